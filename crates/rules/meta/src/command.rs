@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use skep_types::codec::Buffer;
 use skep_types::{
     ClientId, Decode, DecodeError, Encode, Extent, Generation, Incarnation, Ino, LogIndex, Reader, Seq,
-    ShardId, Slot, TargetId, Timestamp, record, union,
+    ShardId, Slot, Stripe, Timestamp, record, union,
 };
 use skep_wire::meta::{MetaRequest, TxnId, TxnPromise};
 
@@ -228,8 +228,8 @@ record! {
         pub generation: Generation,
         /// Number of the extent.
         pub extent: u16,
-        /// Targets chosen for what comes behind it.
-        pub targets: Vec<TargetId>,
+        /// Stripes chosen for what comes behind it.
+        pub stripes: Vec<Stripe>,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::row::trim::Trim;
 use crate::row::txn::{Decision, Floor, Prepared};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::codec::{Draw, Example};
+use skep_types::codec::{Draw, Example, Record};
 use skep_types::formats::Formats;
 use skep_types::{LogIndex, ShardId, Timestamp};
 
@@ -48,22 +48,37 @@ fn commands(formats: &mut Formats) {
     }
 }
 
+/// Does something with the record of every table.
+trait Rows {
+    fn row<R: Record>(&mut self, name: &str);
+}
+
+impl Rows for Formats {
+    fn row<R: Record>(&mut self, name: &str) {
+        self.record::<R>(name);
+    }
+}
+
+fn rows(each: &mut impl Rows) {
+    each.row::<Deletion>("row.Deletion");
+    each.row::<Entry>("row.Entry");
+    each.row::<Growth>("row.Growth");
+    each.row::<Header>("row.Header");
+    each.row::<Terms>("row.Terms");
+    each.row::<Decision>("row.Decision");
+    each.row::<Floor>("row.Floor");
+    each.row::<Prepared>("row.Prepared");
+    each.row::<Seal>("row.Seal");
+    each.row::<SlotRow>("row.SlotRow");
+    each.row::<Trim>("row.Trim");
+    each.row::<Inode>("row.Inode");
+}
+
 /// What stands in the log, and every row.
 pub fn all() -> Formats {
     let mut formats = Formats::default();
     commands(&mut formats);
-    formats.record::<Deletion>("row.Deletion");
-    formats.record::<Entry>("row.Entry");
-    formats.record::<Growth>("row.Growth");
-    formats.record::<Header>("row.Header");
-    formats.record::<Terms>("row.Terms");
-    formats.record::<Decision>("row.Decision");
-    formats.record::<Floor>("row.Floor");
-    formats.record::<Prepared>("row.Prepared");
-    formats.record::<Seal>("row.Seal");
-    formats.record::<SlotRow>("row.SlotRow");
-    formats.record::<Trim>("row.Trim");
-    formats.record::<Inode>("row.Inode");
+    rows(&mut formats);
     formats
 }
 
@@ -72,8 +87,10 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use skep_types::Reader;
+    use crate::row::inode::LinkRef;
+    use skep_types::codec::encode_tag;
     use skep_types::limits::FORMAT;
+    use skep_types::{Code, Encode, Extent, Floors, Generation, Ino, Kind, Reader, Stripe, TargetId};
     use skep_wire::meta::MetaRequest;
     use skep_wire::{Message, Visitor};
     use std::fs;
@@ -101,6 +118,55 @@ mod tests {
     #[test]
     fn what_changes_rows_can_be_logged() {
         MetaRequest::visit(&mut Logged);
+    }
+
+    struct Grow;
+
+    impl Rows for Grow {
+        fn row<R: Record>(&mut self, name: &str) {
+            for draw in [Draw::FULL, Draw::BARE, Draw::mixed(1)] {
+                let bytes = R::example(draw).to_bytes();
+                let mut field = Vec::new();
+                encode_tag(&mut field, u16::MAX, &0x5e_u64);
+                let with = |tail: &[u8]| {
+                    let len = (bytes.len() - 4 + tail.len()) as u32;
+                    R::from_bytes(&[&len.to_le_bytes()[..], &bytes[4..], tail].concat())
+                        .map(|row| row.to_bytes())
+                };
+                assert_eq!(with(&field).as_ref(), Ok(&bytes), "{name}: not skipped");
+                assert!(with(&[&field[..], &field].concat()).is_err(), "{name}: a tag that comes twice");
+                assert!(with(&field[..field.len() - 1]).is_err(), "{name}: a tag that is cut short");
+            }
+        }
+    }
+
+    /// Goal: every row can get fields that an older release does not know: it reads the others.
+    #[test]
+    fn every_row_can_grow() {
+        rows(&mut Grow);
+    }
+
+    /// Goal: the row of an ordinary file, and how much of it each stripe takes.
+    #[test]
+    fn a_stripe_takes_five_bytes_of_a_row() {
+        let row = |targets: u32| {
+            let mut inode = Inode::new(Kind::File, 0o644, 0, 0, Timestamp::default());
+            inode.links.push(LinkRef { parent: Ino::ROOT, cookie: 300 });
+            inode.layout.extents.push(Extent {
+                number: 0,
+                start: 0,
+                end: 16 << 20,
+                origin: Ino(9),
+                generation: Generation(1),
+                code: Code::Copies,
+                chunk_size: 1 << 20,
+                stripes: (1..=targets).map(TargetId).map(Stripe::on).collect(),
+                floors: Floors::default(),
+                cuts: Vec::new(),
+            });
+            inode.to_bytes().len()
+        };
+        assert_eq!((row(1), row(4), row(64)), (259, 259 + 3 * 5, 259 + 63 * 5));
     }
 
     /// Goal: rows and log records that a release wrote are read by every later one, and mean the same.

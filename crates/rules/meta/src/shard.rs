@@ -23,6 +23,7 @@ mod request;
 mod run;
 mod seals;
 mod serials;
+mod stripes;
 mod time;
 mod told;
 mod transact;

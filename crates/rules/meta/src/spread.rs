@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use choosers::{Candidate, Pick};
 use skep_types::{
     CapacityClass, Code, Consistency, Errno, Extent, Floors, Generation, Ino, Layout, Millis, NodeId, Policy,
-    PoolId, Reachability, TargetId,
+    PoolId, Reachability, Stripe, TargetId,
 };
 use skep_wire::mgmt::{MapReply, TargetEntry};
 use skep_wire::{Refusal, Status};
@@ -198,7 +198,7 @@ impl Spread {
         core::mem::take(&mut self.wants_map)
     }
 
-    /// The extents of a whole file: end and targets of each.
+    /// The extents of a whole file: end and stripes of each.
     fn plan(&self, policy: &Policy) -> Vec<(u64, Width)> {
         match if policy.targets == 0 { self.stripe_targets } else { policy.targets } {
             0 => PROGRESSION.to_vec(),
@@ -215,14 +215,14 @@ impl Spread {
         let mut start = at.from;
         for (end, width) in self.plan(&policy) {
             if end > start && start < at.to {
-                let (origin, generation, code) = (at.ino, at.generation, Code::Raid0);
+                let (origin, generation, code) = (at.ino, at.generation, Code::Copies);
                 let same = |extent: &&Extent| {
                     (extent.start, extent.end, extent.chunk_size) == (start, end, chunk_size)
                 };
                 let like = at.like.and_then(|layout| layout.extents.iter().find(same));
-                let targets = match like.filter(|extent| self.fits(policy.pool, width, &extent.targets)) {
-                    Some(extent) => extent.targets.clone(),
-                    None => self.choose(policy.pool, width)?,
+                let stripes = match like.filter(|extent| self.fits(policy.pool, width, &extent.stripes)) {
+                    Some(extent) => extent.stripes.clone(),
+                    None => Stripe::each(&self.choose(policy.pool, width)?),
                 };
                 let floors = Floors::default();
                 let cuts = Vec::new();
@@ -234,7 +234,7 @@ impl Spread {
                     generation,
                     code,
                     chunk_size,
-                    targets,
+                    stripes,
                     floors,
                     cuts,
                 };
@@ -246,7 +246,7 @@ impl Spread {
         Ok(extents)
     }
 
-    /// How many targets each extent of a file was to have; 0 = all there are.
+    /// How many stripes each extent of a file was to have, each on targets of its own; 0 = as many as there are.
     pub fn asked(&self, policy: Option<Policy>, layout: &Layout) -> Vec<u32> {
         let plan = self.plan(&policy.unwrap_or_default());
         let asked = |extent: &Extent| match plan.iter().find(|(end, _)| *end >= extent.end) {
@@ -275,21 +275,22 @@ impl Spread {
         self.full.get(&target).is_some_and(|full| self.now.since(full.since) < FULL_MS)
     }
 
-    /// Targets of what comes behind an extent that is closed.
+    /// Stripes of what comes behind an extent that is closed.
     pub fn successors(
         &mut self,
         policy: Option<Policy>,
         extent: &Extent,
         full: Option<TargetId>,
         room: u64,
-    ) -> Result<Vec<TargetId>, Refusal> {
+    ) -> Result<Vec<Stripe>, Refusal> {
         let policy = policy.unwrap_or_default();
         let plan = self.plan(&policy);
         let width = plan.iter().find(|(end, _)| *end >= extent.end).map_or(Width::All, |(_, width)| *width);
-        self.choose_roomy(policy.pool, width, room).map_err(|refusal| match full {
+        let chosen = self.choose_roomy(policy.pool, width, room).map_err(|refusal| match full {
             Some(full) => Refusal::with(refusal.status, format!("target {full} is full; {}", refusal.detail)),
             None => refusal,
-        })
+        })?;
+        Ok(Stripe::each(&chosen))
     }
 
     fn pool(&self, pool: PoolId) -> (PoolId, Option<&Pool>) {
@@ -297,17 +298,18 @@ impl Spread {
         (id, self.pools.get(&id))
     }
 
-    /// Would these targets do as well as chosen ones?
-    fn fits(&self, pool: PoolId, width: Width, targets: &[TargetId]) -> bool {
+    /// Would these stripes do as well as chosen ones?
+    fn fits(&self, pool: PoolId, width: Width, stripes: &[Stripe]) -> bool {
         let Some(pool) = self.pool(pool).1 else { return false };
         let usable = |target: &TargetId| {
             pool.usable.iter().any(|candidate| candidate.target == *target) && !self.is_called_full(*target)
         };
         let count = match width {
             Width::Exactly(count) => count.min(pool.usable.len()),
-            Width::All => targets.len(),
+            Width::All => stripes.len(),
         };
-        targets.len() >= count && !targets.is_empty() && targets.iter().all(usable)
+        let mut targets = stripes.iter().flat_map(Stripe::targets);
+        stripes.len() >= count && !stripes.is_empty() && targets.all(usable)
     }
 
     /// Different targets of a pool; at least one, or ENOSPC; BUSY when some would do but are silent,

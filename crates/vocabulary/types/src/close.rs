@@ -1,7 +1,7 @@
 //! Closing an extent where its chunk files end, and what comes behind it (`docs/design/seal.md`).
 
 use crate::limits::EXTENTS_MAX;
-use crate::{Extent, Floors, Layout, TargetId};
+use crate::{Extent, Floors, Layout, Stripe};
 use alloc::vec::Vec;
 
 impl Extent {
@@ -12,17 +12,17 @@ impl Extent {
 
     /// The lowest byte between its start and its end that it does not own; `None`: it owns all.
     pub fn lowest_gap(&self) -> Option<u64> {
-        let closed = (0..self.targets.len()).filter(|stripe| self.cut(*stripe) != u64::MAX);
+        let closed = (0..self.stripes.len()).filter(|stripe| self.cut(*stripe) != u64::MAX);
         let gap = closed.map(|stripe| self.place(stripe, self.cut(stripe)).max(self.start)).min()?;
         (gap < self.end).then_some(gap)
     }
 
     /// Sets the cuts and, when no stripe is open, the end to the last byte that it owns.
     fn cut_at(&mut self, cuts: Vec<u64>) {
-        let floors: Vec<u64> = (0..self.targets.len()).map(|stripe| self.floor(stripe)).collect();
+        let floors: Vec<u64> = (0..self.stripes.len()).map(|stripe| self.floor(stripe)).collect();
         self.cuts = cuts;
         let last = |stripe| self.file_size(stripe, self.cut(stripe));
-        let last = (0..self.targets.len()).map(last).max().unwrap_or(0).max(self.start);
+        let last = (0..self.stripes.len()).map(last).max().unwrap_or(0).max(self.start);
         self.end = self.end.min(last);
         // What they say depends on the cuts.
         self.floors = Floors::Each(Vec::new());
@@ -31,14 +31,14 @@ impl Extent {
 }
 
 impl Layout {
-    /// Extent `number` is closed: `limits` says of each stripe where its target has sealed the chunk file, if it has. What
-    /// it does not own any more goes to a new extent on `targets`. `true`: something has changed.
+    /// Extent `number` is closed: `limits` says of each stripe where its targets have sealed the chunk file, if they have.
+    /// What it does not own any more goes to a new extent of `stripes`. `true`: something has changed.
     ///
     /// Nothing does when the layout would not be one, and a stripe of which something is lost stays open: what is
     /// missing must not be taken for the successor's hole.
-    pub fn close(&mut self, number: u16, limits: &[Option<u64>], targets: &[TargetId]) -> bool {
+    pub fn close(&mut self, number: u16, limits: &[Option<u64>], stripes: &[Stripe]) -> bool {
         let mut closed = self.clone();
-        if closed.close_at(number, limits, targets).is_none() || !closed.is_covered() {
+        if closed.close_at(number, limits, stripes).is_none() || !closed.is_covered() {
             return false;
         }
         let changed = closed != *self;
@@ -46,10 +46,10 @@ impl Layout {
         changed
     }
 
-    fn close_at(&mut self, number: u16, limits: &[Option<u64>], targets: &[TargetId]) -> Option<()> {
+    fn close_at(&mut self, number: u16, limits: &[Option<u64>], stripes: &[Stripe]) -> Option<()> {
         let at = self.extents.iter().position(|extent| extent.number == number)?;
         let extent = &mut self.extents[at];
-        if limits.len() != extent.targets.len() {
+        if limits.len() != extent.stripes.len() {
             return None;
         }
         let cut = |(stripe, limit): (usize, &Option<u64>)| match limit {
@@ -69,7 +69,7 @@ impl Layout {
             // An earlier successor has all from there on.
             return Some(());
         }
-        if targets.is_empty() || self.extents.len() >= EXTENTS_MAX {
+        if stripes.is_empty() || self.extents.len() >= EXTENTS_MAX {
             return None;
         }
         let behind =
@@ -79,7 +79,7 @@ impl Layout {
             number: self.next_number(),
             start,
             end,
-            targets: targets.to_vec(),
+            stripes: stripes.to_vec(),
             floors: Floors::default(),
             cuts: Vec::new(),
             ..self.extents[at].clone()
@@ -94,7 +94,7 @@ impl Layout {
 mod tests {
     use super::*;
     use crate::limits::CHUNK_MIN;
-    use crate::{ChunkId, Code, Generation, Ino, WRITTEN};
+    use crate::{ChunkId, Code, Generation, Ino, TargetId, WRITTEN};
     use alloc::collections::BTreeMap;
     use alloc::vec;
 
@@ -107,9 +107,9 @@ mod tests {
             end,
             origin: Ino(9),
             generation: Generation(1),
-            code: Code::Raid0,
+            code: Code::Copies,
             chunk_size: CHUNK_MIN,
-            targets: targets.iter().copied().map(TargetId).collect(),
+            stripes: stripes(targets),
             floors: Floors::default(),
             cuts: vec![],
         }
@@ -120,8 +120,8 @@ mod tests {
         Layout { generation: Generation(1), trims: Default::default(), extents }
     }
 
-    fn targets(numbers: &[u32]) -> Vec<TargetId> {
-        numbers.iter().copied().map(TargetId).collect()
+    fn stripes(targets: &[u32]) -> Vec<Stripe> {
+        targets.iter().copied().map(TargetId).map(Stripe::on).collect()
     }
 
     fn owners(layout: &Layout, offset: u64, len: u64) -> Vec<(u64, u64, u16, u16)> {
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn one_stripe_goes_on_elsewhere() {
         let mut layout = layout();
-        assert!(layout.close(0, &[Some(CHUNK + 10)], &targets(&[2])));
+        assert!(layout.close(0, &[Some(CHUNK + 10)], &stripes(&[2])));
         assert!(layout.is_valid());
         assert_eq!(
             layout.extents.iter().map(|e| (e.number, e.start, e.end)).collect::<Vec<_>>(),
             [(0, 0, CHUNK + 10), (2, CHUNK + 10, 3 * CHUNK), (1, 3 * CHUNK, u64::MAX)]
         );
         let piece = layout.pieces(CHUNK + 20, 5)[0];
-        assert_eq!((piece.target, piece.chunk.extent, piece.local_offset), (TargetId(2), 2, 20));
+        assert_eq!((piece.stripe, piece.chunk.extent, piece.local_offset), (Stripe::on(TargetId(2)), 2, 20));
         assert_eq!(layout.extents[1].file_size(0, 25), CHUNK + 25);
         assert_eq!(layout.extents[1].local_size(0, CHUNK + 25), 25);
         assert_eq!(layout.extents[1].local_size(0, CHUNK + 10), 0);
@@ -153,7 +153,7 @@ mod tests {
     fn a_full_stripe_leaves_no_hole() {
         let mut layout = layout();
         let whole = CHUNK;
-        assert!(layout.close(1, &[Some(whole), Some(100), Some(whole)], &targets(&[4, 5])));
+        assert!(layout.close(1, &[Some(whole), Some(100), Some(whole)], &stripes(&[4, 5])));
         assert!(layout.is_valid());
         let start = 3 * CHUNK;
         assert_eq!(
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn an_empty_extent_stays() {
         let mut layout = layout();
-        assert!(layout.close(1, &[Some(0), Some(0), Some(0)], &targets(&[4])));
+        assert!(layout.close(1, &[Some(0), Some(0), Some(0)], &stripes(&[4])));
         assert!(layout.is_valid());
         assert_eq!((layout.extents[1].start, layout.extents[1].end), (3 * CHUNK, 3 * CHUNK));
         assert_eq!(layout.chunks().count(), 1 + 3 + 1);
@@ -185,19 +185,19 @@ mod tests {
     #[test]
     fn what_is_not_sealed_stays_open() {
         let mut layout = layout();
-        assert!(!layout.close(1, &[None, None, None], &targets(&[4])));
+        assert!(!layout.close(1, &[None, None, None], &stripes(&[4])));
         let chunk = ChunkId { ino: Ino(9), generation: Generation(1), extent: 1, stripe: 2 };
         let held = layout.held([(chunk, 500)].into_iter());
         layout.raise_floors(&held);
-        assert!(layout.close(1, &[Some(0), None, Some(499)], &targets(&[4])));
+        assert!(layout.close(1, &[Some(0), None, Some(499)], &stripes(&[4])));
         let start = 3 * CHUNK;
         assert_eq!(layout.extents[1].cuts, [0, u64::MAX, u64::MAX]);
         assert_eq!(layout.extents[1].end, u64::MAX);
         assert_eq!(layout.extents[1].floor(2), 500);
         let owners = owners(&layout, start, 3 * CHUNK);
         assert_eq!(owners.iter().map(|owner| owner.2).collect::<Vec<_>>(), [2, 1, 1]);
-        assert!(!layout.close(1, &[Some(0), None, None], &targets(&[4])));
-        assert!(layout.close(1, &[Some(0), Some(7), None], &targets(&[4])));
+        assert!(!layout.close(1, &[Some(0), None, None], &stripes(&[4])));
+        assert!(layout.close(1, &[Some(0), Some(7), None], &stripes(&[4])));
         assert_eq!(layout.extents.len(), 3, "the successor has it all");
         assert!(layout.is_valid());
     }
@@ -225,14 +225,14 @@ mod tests {
                         let limit = |stripe| {
                             (next(5) > 0).then(|| lens.get(&extent.chunk(stripe)).copied().unwrap_or(0))
                         };
-                        let limits: Vec<_> = (0..extent.targets.len()).map(limit).collect();
+                        let limits: Vec<_> = (0..extent.stripes.len()).map(limit).collect();
                         let new: Vec<u32> = (0..=next(3) as u32).map(|n| 10 + n).collect();
-                        layout.close(number, &limits, &targets(&new));
+                        layout.close(number, &limits, &stripes(&new));
                     }
                     1 => {
                         let size = next(9 * CHUNK);
                         for extent in &layout.extents {
-                            for stripe in 0..extent.targets.len() {
+                            for stripe in 0..extent.stripes.len() {
                                 let local = extent.local_size(stripe, size);
                                 lens.entry(extent.chunk(stripe)).and_modify(|len| *len = local.min(*len));
                             }

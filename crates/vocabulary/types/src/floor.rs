@@ -114,7 +114,7 @@ impl Extent {
 
     /// Sets the floor of every stripe to what `floor` says of it and of its present one. `true`: one has moved.
     fn set_floors(&mut self, floor: impl Fn(&Self, usize, u64) -> u64) -> bool {
-        let old: Vec<u64> = (0..self.targets.len()).map(|stripe| self.floor(stripe)).collect();
+        let old: Vec<u64> = (0..self.stripes.len()).map(|stripe| self.floor(stripe)).collect();
         let new: Vec<u64> =
             old.iter().enumerate().map(|(stripe, known)| floor(self, stripe, *known)).collect();
         let moved = old != new;
@@ -181,7 +181,7 @@ impl Layout {
         let mut each: alloc::collections::BTreeMap<u16, Vec<u64>> = alloc::collections::BTreeMap::new();
         for (chunk, floor) in found {
             let Some(extent) = self.extent_of(&chunk) else { continue };
-            let (width, stripe) = (extent.targets.len(), usize::from(chunk.stripe));
+            let (width, stripe) = (extent.stripes.len(), usize::from(chunk.stripe));
             let floors = each.entry(chunk.extent).or_insert_with(|| alloc::vec![0; width]);
             floors[stripe] = floors[stripe].max(floor);
         }
@@ -197,7 +197,7 @@ impl Layout {
 mod tests {
     use super::*;
     use crate::limits::CHUNK_MIN;
-    use crate::{Code, Generation, Ino, TargetId};
+    use crate::{Code, Generation, Ino, Stripe, TargetId};
     use alloc::vec;
 
     const CHUNK: u64 = CHUNK_MIN as u64;
@@ -210,9 +210,9 @@ mod tests {
             end: u64::MAX,
             origin: Ino(9),
             generation: Generation(1),
-            code: Code::Raid0,
+            code: Code::Copies,
             chunk_size: CHUNK_MIN,
-            targets: (1..=width).map(TargetId).collect(),
+            stripes: (1..=width).map(TargetId).map(Stripe::on).collect(),
             floors: Floors::default(),
         };
         Layout { generation: Generation(1), trims: Default::default(), extents: vec![extent] }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn floors(layout: &Layout) -> Vec<u64> {
-        let width = layout.extents[0].targets.len();
+        let width = layout.extents[0].stripes.len();
         (0..width).map(|stripe| layout.extents[0].floor(stripe)).collect()
     }
 

@@ -1,27 +1,29 @@
 //! Where the bytes of a file are: extents, stripes, chunks, pieces.
 //!
 //! A layout is a list of extents that cover the file from 0. Chunks lie at multiples of the chunk size; within an
-//! extent RAID0 places its chunk `k` (0 is the one that holds its first byte) on stripe `k % targets`, at local offset
-//! `k / targets * chunk`. A stripe's chunk file is cut into pieces of at most 1 TiB on the target.
+//! extent chunk `k` (0 is the one that holds its first byte) is on stripe `k % stripes`, at local offset
+//! `k / stripes * chunk`. A stripe is one chunk file, which all of its targets hold; on a target it is cut into pieces of
+//! at most 1 TiB. What may be assumed of a layout, and what not: `docs/design/layout.md`.
 //!
 //! An extent may be closed where its chunk files ended (`docs/design/seal.md`); its successor then has what it does not
 //! own any more, and may overlap it. A byte belongs to the first extent of the list that owns it.
 
 use crate::limits::{CHUNK_MAX, CHUNK_MIN, EXTENTS_MAX, PIECE_SIZE, TARGETS_MAX};
-use crate::{Floors, Generation, Ino, LogPlace, PoolId, TargetId};
+use crate::{Floors, Generation, Ino, LogPlace, PoolId, Stripe, TargetId};
 use crate::{byte_enum, record};
 use alloc::vec::Vec;
 
 byte_enum! {
-    /// How an extent's bytes are spread over its targets.
+    /// How the bytes of a stripe stand on its targets. Of the whole extent, since what is reckoned for its stripes
+    /// together (places, lengths, floors, cuts) follows from it. Numbers from 2 on are free for erasure codes.
     pub enum Code {
-        /// Striped, one copy.
-        Raid0 = 1,
+        /// Each target has all of them.
+        Copies = 1,
     }
 }
 
 record! {
-    /// A range of a file and the targets that hold it.
+    /// A range of a file and the stripes that hold it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Extent {
         /// Stands in the names of its chunk files; given once in a generation.
@@ -34,12 +36,12 @@ record! {
         pub origin: Ino,
         /// Generation in the names of the chunk files.
         pub generation: Generation,
-        /// Spread.
+        /// What each target of a stripe has of it.
         pub code: Code,
         /// Bytes of one chunk: a power of two from 64 KiB on.
         pub chunk_size: u32,
-        /// Targets in stripe order.
-        pub targets: Vec<TargetId>,
+        /// Its chunks go round these.
+        pub stripes: Vec<Stripe>,
         /// How short its chunk files can be without something being lost.
         pub floors: Floors,
         /// Closed: for each stripe the offset in its chunk file from which on it owns nothing (`u64::MAX`: all is its
@@ -78,7 +80,7 @@ record! {
 }
 
 record! {
-    /// Names one stripe's chunk file of one extent on a target.
+    /// Names the chunk file of one stripe of one extent; it has this name on each of the stripe's targets.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct ChunkId {
         /// Inode that the chunk file was made for.
@@ -92,7 +94,7 @@ record! {
     }
 }
 
-/// A contiguous run of a file within one chunk file: one request to one target.
+/// A contiguous run of a file within one chunk file: one request to a target of the stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// Offset in the file.
@@ -101,8 +103,8 @@ pub struct Piece {
     pub len: u64,
     /// Which chunk file.
     pub chunk: ChunkId,
-    /// On which target.
-    pub target: TargetId,
+    /// Who holds it. Which of them is asked is the client's to decide, in one place.
+    pub stripe: Stripe,
     /// Offset in the chunk file.
     pub local_offset: u64,
 }
@@ -114,14 +116,19 @@ impl Extent {
         (self.start < self.end || closed && self.start == self.end)
             && self.chunk_size.is_power_of_two()
             && (CHUNK_MIN..=CHUNK_MAX).contains(&self.chunk_size)
-            && (1..=TARGETS_MAX).contains(&self.targets.len())
-            && (!closed || self.cuts.len() == self.targets.len())
-            && !matches!(&self.floors, Floors::Each(each) if each.len() != self.targets.len())
+            && (1..=TARGETS_MAX).contains(&self.stripes.len())
+            && (!closed || self.cuts.len() == self.stripes.len())
+            && !matches!(&self.floors, Floors::Each(each) if each.len() != self.stripes.len())
     }
 
     /// Name of the chunk file of `stripe`.
     pub fn chunk(&self, stripe: usize) -> ChunkId {
         ChunkId { ino: self.origin, generation: self.generation, extent: self.number, stripe: stripe as u16 }
+    }
+
+    /// Its stripes by the names of their chunk files.
+    pub fn named(&self) -> impl Iterator<Item = (ChunkId, &Stripe)> + '_ {
+        self.stripes.iter().enumerate().map(|(number, stripe)| (self.chunk(number), stripe))
     }
 
     /// Where its first chunk begins: at or before its first byte.
@@ -139,14 +146,14 @@ impl Extent {
         let chunk = u64::from(self.chunk_size);
         let within = offset - self.base();
         let (index, inside) = (within / chunk, within % chunk);
-        let width = self.targets.len() as u64;
+        let width = self.stripes.len() as u64;
         ((index % width) as usize, index / width * chunk + inside, chunk - inside)
     }
 
     /// Where in the file an offset of `stripe`'s chunk file is.
     pub fn place(&self, stripe: usize, local: u64) -> u64 {
         let chunk = u64::from(self.chunk_size);
-        let index = (local / chunk).saturating_mul(self.targets.len() as u64).saturating_add(stripe as u64);
+        let index = (local / chunk).saturating_mul(self.stripes.len() as u64).saturating_add(stripe as u64);
         self.base().saturating_add(index.saturating_mul(chunk)).saturating_add(local % chunk)
     }
 
@@ -161,7 +168,7 @@ impl Extent {
     /// at its end.
     pub fn local_from(&self, stripe: usize, offset: u64) -> u64 {
         let chunk = u64::from(self.chunk_size);
-        let (width, stripe_number) = (self.targets.len() as u64, stripe as u64);
+        let (width, stripe_number) = (self.stripes.len() as u64, stripe as u64);
         let within = offset - self.base();
         let (full, rest) = (within / chunk, within % chunk);
         let rounds = full / width * chunk;
@@ -198,7 +205,7 @@ impl Layout {
     pub fn extent_of(&self, chunk: &ChunkId) -> Option<&Extent> {
         self.extent(chunk.extent).filter(|extent| {
             (extent.origin, extent.generation) == (chunk.ino, chunk.generation)
-                && usize::from(chunk.stripe) < extent.targets.len()
+                && usize::from(chunk.stripe) < extent.stripes.len()
         })
     }
 
@@ -248,7 +255,7 @@ impl Layout {
         Err(unowned)
     }
 
-    /// Cuts a range of the file into runs, each within one chunk of one target. The part that no
+    /// Cuts a range of the file into runs, each within one chunk file. The part that no
     /// extent covers is left out.
     pub fn pieces(&self, offset: u64, len: u64) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
@@ -263,9 +270,9 @@ impl Layout {
                 }
             };
             let len = room.min(end - at);
-            let (chunk, target) = (extent.chunk(stripe), extent.targets[stripe]);
+            let (chunk, holders) = (extent.chunk(stripe), extent.stripes[stripe]);
             match pieces.last_mut() {
-                // One target: neighbouring chunks are neighbours in the chunk file too.
+                // One stripe: neighbouring chunks are neighbours in the chunk file too.
                 Some(last)
                     if last.chunk == chunk
                         && last.local_offset + last.len == local_offset
@@ -273,18 +280,26 @@ impl Layout {
                 {
                     last.len += len
                 }
-                _ => pieces.push(Piece { file_offset: at, len, chunk, target, local_offset }),
+                _ => pieces.push(Piece { file_offset: at, len, chunk, stripe: holders, local_offset }),
             }
             at += len;
         }
         pieces
     }
 
-    /// Every chunk file of the layout with its target.
+    /// Every stripe of the layout by the name of its chunk file.
+    pub fn stripes(&self) -> impl Iterator<Item = (ChunkId, &Stripe)> + '_ {
+        self.extents.iter().flat_map(Extent::named)
+    }
+
+    /// Every chunk file of the layout on each target that holds it.
     pub fn chunks(&self) -> impl Iterator<Item = (ChunkId, TargetId)> + '_ {
-        self.extents.iter().flat_map(|extent| {
-            extent.targets.iter().enumerate().map(move |(stripe, target)| (extent.chunk(stripe), *target))
-        })
+        self.stripes().flat_map(|(chunk, stripe)| stripe.targets().iter().map(move |target| (chunk, *target)))
+    }
+
+    /// Who holds a chunk file, if it is one of this layout.
+    pub fn stripe(&self, chunk: &ChunkId) -> Option<&Stripe> {
+        self.extent_of(chunk)?.stripes.get(usize::from(chunk.stripe))
     }
 }
 
@@ -305,9 +320,9 @@ mod tests {
             end,
             origin: Ino(9),
             generation: Generation(1),
-            code: Code::Raid0,
+            code: Code::Copies,
             chunk_size: CHUNK_MIN,
-            targets: targets.into_iter().map(TargetId).collect(),
+            stripes: targets.into_iter().map(TargetId).map(Stripe::on).collect(),
             floors: Floors::default(),
             cuts: vec![],
         };
@@ -333,7 +348,7 @@ mod tests {
             }
             assert_eq!(at, offset + len);
         }
-        assert_eq!(layout.pieces(0, 4 * chunk).len(), 1, "one target: one request");
+        assert_eq!(layout.pieces(0, 4 * chunk).len(), 1, "one stripe: one request");
     }
 
     /// Goal: local_size and file_size agree: the longest chunk file gives the size back.
@@ -344,7 +359,7 @@ mod tests {
         for size in [1, chunk, chunk + 1, 4 * chunk, 4 * chunk + 1, 7 * chunk, 11 * chunk + 5, 1 << 62] {
             let mut found = 0;
             for extent in &layout.extents {
-                for stripe in 0..extent.targets.len() {
+                for stripe in 0..extent.stripes.len() {
                     found = found.max(extent.file_size(stripe, extent.local_size(stripe, size)));
                 }
             }

@@ -21,6 +21,7 @@ pub mod limits;
 pub mod log;
 mod name;
 mod state;
+mod stripe;
 mod time;
 
 pub use attr::{Attr, Kind, Mode, SetAttr, SetTime};
@@ -35,4 +36,5 @@ pub use id::{
 pub use layout::{ChunkId, Code, Extent, Layout, Piece, Policy, piece_of};
 pub use name::{Name, NameError};
 pub use state::{Capacity, CapacityClass, Consistency, Reachability, Role, ServiceKind};
+pub use stripe::Stripe;
 pub use time::{Millis, Timestamp};

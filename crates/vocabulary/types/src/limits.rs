@@ -28,8 +28,10 @@ pub const CHUNK_MIN: u32 = 64 * 1024;
 pub const CHUNK_MAX: u32 = 1 << 30;
 /// Default chunk.
 pub const CHUNK_DEFAULT: u32 = 1 << 20;
-/// Most targets of one extent.
+/// Most stripes of one extent; a policy counts one target for each.
 pub const TARGETS_MAX: usize = 256;
+/// Most targets of one stripe: three copies, and one that takes the place of another.
+pub const COPIES_MAX: usize = 4;
 /// Most extents of one file.
 pub const EXTENTS_MAX: usize = 64;
 /// A chunk file is cut into pieces of this size (ext4 ends at 16 TiB).

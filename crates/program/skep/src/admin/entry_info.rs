@@ -11,7 +11,7 @@ use crate::log::printable;
 use serde::{Deserialize, Serialize};
 use skep_client::LostChunk;
 use skep_storage::PieceName;
-use skep_types::{ChunkId, Extent, Ino, Kind, NodeId, TargetId};
+use skep_types::{ChunkId, Extent, Ino, Kind, NodeId, Stripe, TargetId};
 use skep_wire::meta::{Inspect, InspectReply, OpenMode};
 use skep_wire::storage::TargetStats;
 use std::borrow::Cow;
@@ -81,8 +81,8 @@ struct ExtentInfo {
     end: Option<u64>,
     code: Cow<'static, str>,
     chunk_size: u32,
-    /// In stripe order.
-    targets: Vec<StripeInfo>,
+    /// Its chunks go round these.
+    stripes: Vec<StripeInfo>,
 }
 
 /// One stripe of an extent.
@@ -90,6 +90,24 @@ struct ExtentInfo {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StripeInfo {
     stripe: usize,
+    /// All of them have its chunk file.
+    targets: Vec<HolderInfo>,
+    /// Bytes that the chunk file has at least: 0 = never written, 1 = written, more = synced.
+    floor: u64,
+    /// Closed: from this offset in the chunk file on its bytes are in a later extent.
+    cut: Option<u64>,
+    /// Its length; absent when no server of it answers.
+    size: Option<u64>,
+    /// It is shorter than it can be: reads of it give EIO.
+    lost: bool,
+    /// What is left and what became of the rest, as far as is known.
+    loss: Option<String>,
+}
+
+/// A target that holds a stripe.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct HolderInfo {
     target: u32,
     alias: String,
     node: u32,
@@ -98,16 +116,6 @@ struct StripeInfo {
     consistency: Cow<'static, str>,
     /// Of the first piece on the server; absent when the server does not answer.
     path: Option<String>,
-    /// Bytes that the chunk file has at least: 0 = never written, 1 = written, more = synced.
-    floor: u64,
-    /// Closed: from this offset in the chunk file on its bytes are in a later extent.
-    cut: Option<u64>,
-    /// Its length; absent when the server does not answer.
-    size: Option<u64>,
-    /// It is shorter than it can be: reads of it give EIO.
-    lost: bool,
-    /// What is left and what became of the rest, as far as is known.
-    loss: Option<String>,
 }
 
 /// Somebody who has it open.
@@ -170,8 +178,8 @@ pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
 /// Where the servers keep the targets of the layout; a server that is away leaves its out.
 fn target_directories(namespace: &Namespace, reply: &InspectReply) -> BTreeMap<TargetId, String> {
     let names = Names::of(&namespace.status);
-    let targets = reply.layout.extents.iter().flat_map(|extent| extent.targets.iter());
-    let mut nodes: Vec<NodeId> = targets.filter_map(|target| names.target(*target).map(|t| t.node)).collect();
+    let targets = reply.layout.chunks().filter_map(|(_, target)| names.target(target));
+    let mut nodes: Vec<NodeId> = targets.map(|target| target.node).collect();
     nodes.sort_unstable();
     nodes.dedup();
     let cluster = &namespace.cluster;
@@ -256,14 +264,11 @@ fn describe_extent(
     (sizes, lost): (&BTreeMap<ChunkId, u64>, &[LostChunk]),
     extent: &Extent,
 ) -> ExtentInfo {
-    let stripe = |(stripe, target): (usize, &TargetId)| {
+    let holder = |chunk: ChunkId, target: &TargetId| {
         let entry = names.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
-        let file = PieceName::first(extent.chunk(stripe)).path();
-        let size = sizes.get(&extent.chunk(stripe)).copied();
-        let lost = lost.iter().find(|lost| lost.chunk == extent.chunk(stripe));
-        StripeInfo {
-            stripe,
+        let file = PieceName::first(chunk).path();
+        HolderInfo {
             target: target.0,
             alias: entry.map_or_else(|| format!("target {target}"), |entry| entry.alias.clone()),
             node: node.0,
@@ -271,9 +276,17 @@ fn describe_extent(
             reachability: entry.map_or("unknown", |entry| names.target_reachability(entry)).into(),
             consistency: entry.map_or("unknown", |entry| entry.consistency.as_str()).into(),
             path: directories.get(target).map(|directory| format!("{directory}/{file}")),
+        }
+    };
+    let stripe = |(chunk, on): (ChunkId, &Stripe)| {
+        let stripe = usize::from(chunk.stripe);
+        let lost = lost.iter().find(|lost| lost.chunk == chunk);
+        StripeInfo {
+            stripe,
+            targets: on.targets().iter().map(|target| holder(chunk, target)).collect(),
             floor: extent.floor(stripe),
             cut: Some(extent.cut(stripe)).filter(|cut| *cut != u64::MAX),
-            size,
+            size: sizes.get(&chunk).copied(),
             lost: lost.is_some(),
             loss: lost.map(LostChunk::to_string),
         }
@@ -283,10 +296,10 @@ fn describe_extent(
         start: extent.start,
         end: (extent.end != u64::MAX).then_some(extent.end),
         code: match extent.code {
-            skep_types::Code::Raid0 => "raid0".into(),
+            skep_types::Code::Copies => "copies".into(),
         },
         chunk_size: extent.chunk_size,
-        targets: extent.targets.iter().enumerate().map(stripe).collect(),
+        stripes: extent.named().map(stripe).collect(),
     }
 }
 
@@ -320,8 +333,8 @@ impl EntryInfo {
         }
         for extent in &self.extents {
             line("extent", extent.text());
-            for stripe in &extent.targets {
-                line("", stripe.text());
+            for (stripe, holder) in extent.holders() {
+                line("", holder.text(stripe));
             }
         }
         for open in &self.sessions {
@@ -350,18 +363,19 @@ impl ExtentInfo {
     fn text(&self) -> String {
         let end = self.end.map_or("the end".to_owned(), human);
         let (start, chunk) = (human(self.start), human(u64::from(self.chunk_size)));
-        format!(
-            "{}: {start} to {end}, {} of {chunk} chunks over {} targets",
-            self.number,
-            self.code,
-            self.targets.len()
-        ) + if self.targets.iter().any(|stripe| stripe.cut.is_some()) { ", closed" } else { "" }
+        format!("{}: {start} to {end}, {chunk} chunks over {} targets", self.number, self.holders().count())
+            + if self.stripes.iter().any(|stripe| stripe.cut.is_some()) { ", closed" } else { "" }
+    }
+
+    /// Every stripe with each of its targets.
+    fn holders(&self) -> impl Iterator<Item = (&StripeInfo, &HolderInfo)> {
+        self.stripes.iter().flat_map(|stripe| stripe.targets.iter().map(move |holder| (stripe, holder)))
     }
 }
 
-impl StripeInfo {
-    fn text(&self) -> String {
-        let Self { stripe, alias, node_alias, .. } = self;
+impl HolderInfo {
+    fn text(&self, of: &StripeInfo) -> String {
+        let (stripe, Self { alias, node_alias, .. }) = (of.stripe, self);
         let state = match (&*self.reachability, &*self.consistency) {
             ("online", "good") => String::new(),
             (reachability, consistency) => format!(" [{reachability}, {consistency}]"),
@@ -374,8 +388,8 @@ impl StripeInfo {
         }
         let path =
             self.path.as_deref().unwrap_or("(path unknown: it takes the key, and a server that answers)");
-        let lost = match &self.loss {
-            _ if !self.lost => String::new(),
+        let lost = match &of.loss {
+            _ if !of.lost => String::new(),
             Some(loss) => format!(" [LOST: {loss}]"),
             None => " [LOST: see skep entry repair]".to_owned(),
         };
@@ -422,9 +436,9 @@ mod tests {
             end: u64::MAX,
             origin: Ino(5),
             generation: Generation(2),
-            code: Code::Raid0,
+            code: Code::Copies,
             chunk_size: 1 << 20,
-            targets: vec![TargetId(101), TargetId(999)],
+            stripes: Stripe::each(&[TargetId(101), TargetId(999)]),
             floors: skep_types::Floors::default(),
         };
         InspectReply {
@@ -450,12 +464,13 @@ mod tests {
         let directories = BTreeMap::from([(TargetId(101), "/data/t1".to_owned())]);
         let extent = describe_extent(&names, &directories, (&BTreeMap::new(), &[]), &reply.layout.extents[0]);
         let file = PieceName::first(reply.layout.extents[0].chunk(0)).path();
-        assert_eq!(extent.targets[0].path.as_deref(), Some(format!("/data/t1/{file}").as_str()));
-        assert_eq!((extent.targets[1].alias.as_str(), &extent.targets[1].path), ("target 999", &None));
+        let holders: Vec<&HolderInfo> = extent.holders().map(|(_, holder)| holder).collect();
+        assert_eq!(holders[0].path.as_deref(), Some(format!("/data/t1/{file}").as_str()));
+        assert_eq!((holders[1].alias.as_str(), &holders[1].path), ("target 999", &None));
         let mut info = describe(Path::new("/mnt/x"), Ino(5), &reply);
         info.extents.push(extent);
         let json = serde_json::to_value(&info).unwrap();
-        assert_eq!(json["extents"][0]["targets"][0]["node_alias"], "storaged-2");
+        assert_eq!(json["extents"][0]["stripes"][0]["targets"][0]["node_alias"], "storaged-2");
         assert_eq!((&json["extents"][0]["end"], &json["inline"]), (&serde_json::Value::Null, &false.into()));
         assert_eq!((&json["mode"], &json["policy"]["targets"]), (&"0640".into(), &serde_json::Value::Null));
         let text = info.text();

@@ -3,7 +3,7 @@
 use super::failure::{Failure, Outcome};
 use super::namespace::{Names, Namespace};
 use skep_client::LostChunk;
-use skep_types::{ChunkId, Ino, Layout, NodeId, TargetId, Timestamp};
+use skep_types::{ChunkId, Ino, Layout, NodeId, Stripe, TargetId, Timestamp};
 use skep_wire::meta::{FoundChunk, ReadInline, Repair};
 use skep_wire::storage::StatChunks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ const ROUNDS_MAX: usize = 20;
 pub struct Found {
     /// As it was while they were looked at.
     pub layout: Layout,
-    /// Lengths; those of a server that does not answer are absent.
+    /// Lengths, of several copies the greatest; absent where no server of one answers.
     pub sizes: BTreeMap<ChunkId, u64>,
     /// When the lives of the targets began.
     lives: BTreeMap<TargetId, Timestamp>,
@@ -26,12 +26,13 @@ pub struct Found {
 impl Found {
     /// Those that are shorter than they can be.
     pub fn lost(&self) -> Vec<LostChunk> {
-        let found = |(chunk, target)| {
+        let found = |(chunk, stripe): (ChunkId, &Stripe)| {
             let (size, floor) = (*self.sizes.get(&chunk)?, self.layout.floor(&chunk));
-            let life_since = self.lives.get(&target).copied();
+            let (target, lives) = (stripe.first(), stripe.targets().iter());
+            let life_since = lives.filter_map(|target| self.lives.get(target).copied()).max();
             (size < floor).then_some(LostChunk { chunk, target, size, floor, life_since })
         };
-        self.layout.chunks().filter_map(found).collect()
+        self.layout.stripes().filter_map(found).collect()
     }
 
     /// What cannot be said of the file, because targets with parts of it are gone for good or do not answer.
@@ -106,7 +107,7 @@ fn on_targets(namespace: &Namespace, layout: Layout, wanted: &impl Fn(TargetId) 
         by_target.entry(target).or_default().push(chunk);
     }
     let names = Names::of(&namespace.status);
-    let (mut sizes, mut lives) = (BTreeMap::new(), BTreeMap::new());
+    let (mut sizes, mut lives) = (BTreeMap::<ChunkId, u64>::new(), BTreeMap::new());
     let mut silent: Vec<NodeId> = Vec::new();
     let removed = by_target.keys().copied().filter(|target| names.target(*target).is_none()).collect();
     for (target, chunks) in by_target {
@@ -114,7 +115,10 @@ fn on_targets(namespace: &Namespace, layout: Layout, wanted: &impl Fn(TargetId) 
         let Some(node) = node.filter(|node| !silent.contains(&node.node)) else { continue };
         match namespace.cluster.node(node).ask(&StatChunks { target, by: None, chunks: chunks.clone() }) {
             Ok(reply) => {
-                sizes.extend(chunks.into_iter().zip(reply.chunks.iter().map(|stat| stat.size)));
+                for (chunk, stat) in chunks.into_iter().zip(&reply.chunks) {
+                    let known = sizes.entry(chunk).or_default();
+                    *known = stat.size.max(*known);
+                }
                 lives.extend(reply.life_since.map(|since| (target, since)));
             }
             Err(failure) => {

@@ -28,9 +28,9 @@ pub fn shown(reply: &InspectReply, pools: &[PoolEntry]) -> String {
     let mut text = format!("chunk={} targets={targets} pool={pool} inline={inline}", size(chunk));
     let asked = reply.layout.extents.iter().zip(&reply.asked);
     let short = asked.map(|(extent, asked)| (extent, *asked as usize));
-    let mut short = short.filter(|(extent, asked)| extent.targets.len() < *asked);
+    let mut short = short.filter(|(extent, asked)| extent.stripes.len() < *asked);
     if let Some((extent, _)) = short.next() {
-        text.push_str(&format!(" got={}", extent.targets.len()));
+        text.push_str(&format!(" got={}", extent.stripes.len()));
     }
     text
 }

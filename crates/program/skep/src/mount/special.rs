@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use skep_client::state::{ClusterMap, Losses};
 use skep_client::{Cell, Measured};
 use skep_fuse::Context;
-use skep_types::{Code, Errno, Extent, Ino, Kind, NodeId, Reachability, TargetId};
+use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, NodeId, Reachability, Stripe, TargetId};
 use skep_wire::meta::InspectReply;
 use skep_wire::mgmt::TargetEntry;
 
@@ -190,13 +190,12 @@ pub async fn set<P: MountPort>(
 }
 
 fn extent_value(map: &ClusterMap, losses: &Losses, extent: &Extent) -> Value {
-    let stripe = |(stripe, target): (usize, &TargetId)| {
+    let holder = |target: &TargetId| {
         let entry = map.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
         let reached = entry.zip(map.node(node)).map(|(entry, node)| entry.reached(node.reachability));
         let reachability = reached.map_or("unknown", |reached| reached.as_str());
         json!({
-            "stripe": stripe,
             "target": target.0,
             "alias": entry.map_or_else(|| format!("target {target}"), |entry| entry.alias.clone()),
             "node": node.0,
@@ -204,18 +203,25 @@ fn extent_value(map: &ClusterMap, losses: &Losses, extent: &Extent) -> Value {
             "reachability": reachability,
             "consistency": entry.map_or("unknown", |entry| entry.consistency.as_str()),
             "path": null,
+        })
+    };
+    let stripe = |(chunk, on): (ChunkId, &Stripe)| {
+        let stripe = usize::from(chunk.stripe);
+        json!({
+            "stripe": stripe,
+            "targets": on.targets().iter().map(holder).collect::<Vec<Value>>(),
             "floor": extent.floor(stripe),
             "cut": Some(extent.cut(stripe)).filter(|cut| *cut != u64::MAX),
             "size": null,
-            "lost": losses.has(&extent.chunk(stripe)),
+            "lost": losses.has(&chunk),
         })
     };
     json!({
         "number": extent.number,
         "start": extent.start,
         "end": (extent.end != u64::MAX).then_some(extent.end),
-        "code": match extent.code { Code::Raid0 => "raid0" },
+        "code": match extent.code { Code::Copies => "copies" },
         "chunk_size": extent.chunk_size,
-        "targets": extent.targets.iter().enumerate().map(stripe).collect::<Vec<Value>>(),
+        "stripes": extent.named().map(stripe).collect::<Vec<Value>>(),
     })
 }

@@ -142,7 +142,7 @@ fn users_without_the_key() {
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     let info = if told.is_array() { &told[0] } else { &told };
     assert_eq!((&info["size"], &info["path"]), (&(3 << 20).into(), &open.to_str().unwrap().into()));
-    assert!(info["extents"][0]["targets"][0]["alias"].is_string(), "{info}");
+    assert!(info["extents"][0]["stripes"][0]["targets"][0]["alias"].is_string(), "{info}");
     let text = as_user(ALICE, &[skep, "entry", "info"], &open).unwrap();
     assert!(text.contains("3.00 MiB"), "{text}");
     let space = as_user(ALICE, &[skep, "df"], cluster.mount()).unwrap();

@@ -54,7 +54,7 @@ fn info(cluster: &Cluster, name: &str) -> Value {
 
 fn stripes(entry: &Value) -> Vec<usize> {
     let extents = entry["extents"].as_array().unwrap();
-    extents.iter().map(|extent| extent["targets"].as_array().unwrap().len()).collect()
+    extents.iter().map(|extent| extent["stripes"].as_array().unwrap().len()).collect()
 }
 
 /// Goal: entry info tells where an inline file, a grown one and a striped one are; the chunk files that

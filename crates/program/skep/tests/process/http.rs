@@ -298,7 +298,9 @@ fn commands_print_what_their_schemas_say() {
     let directory = directory.to_str().unwrap();
     // A target is removed below, so it must be one that holds nothing of the file.
     let rows = |words: &[&str]| serde_json::from_str::<Vec<Value>>(&text(words, "json")).unwrap();
-    let holders = rows(&["entry", "info", file])[0]["extents"][0]["targets"].as_array().unwrap().clone();
+    let info = rows(&["entry", "info", file]).remove(0);
+    let stripes = info["extents"][0]["stripes"].as_array().unwrap().iter();
+    let holders: Vec<&Value> = stripes.flat_map(|stripe| stripe["targets"].as_array().unwrap()).collect();
     let targets = rows(&["target", "list"]);
     let first = targets.iter().find(|target| !holders.iter().any(|held| held["target"] == target["id"]));
     let first = first.unwrap()["alias"].as_str().unwrap();

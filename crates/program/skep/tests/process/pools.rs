@@ -29,7 +29,8 @@ pub fn targets_of(cluster: &Cluster, path: &Path) -> BTreeSet<u64> {
     let info = rows(cluster, &["entry", "info", path.to_str().unwrap()]).remove(0);
     let extents = info["extents"].as_array().unwrap().iter();
     extents
-        .flat_map(|extent| extent["targets"].as_array().unwrap())
+        .flat_map(|extent| extent["stripes"].as_array().unwrap())
+        .flat_map(|stripe| stripe["targets"].as_array().unwrap())
         .map(|t| t["target"].as_u64().unwrap())
         .collect()
 }
@@ -320,7 +321,7 @@ fn aliases_change_live() {
     file.write_all_at(&bytes(2, 1 << 20), 1 << 20).unwrap();
     assert_eq!(target(&cluster, id, "alias"), "ssd");
     let info = rows(&cluster, &["entry", "info", path.to_str().unwrap()]).remove(0);
-    assert_eq!(info["extents"][0]["targets"][0]["alias"], "ssd");
+    assert_eq!(info["extents"][0]["stripes"][0]["targets"][0]["alias"], "ssd");
     let cluster_file = cluster.dir().join("cluster.toml");
     let words = ["target", "set-alias", "102", "rack7", "--cluster", cluster_file.to_str().unwrap()];
     let said = refusal(&cluster, &words);

@@ -6,12 +6,12 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Answered, Handle, Shared};
+use crate::state::{Answered, Handle, Shared, copies};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
-use skep_types::{ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId};
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, SetAttr, Stripe, TargetId};
 use skep_wire::meta::WriteInline;
 use skep_wire::storage::{ChunkReply, PunchChunk, ReserveChunk};
 use skep_wire::{Message, Refusal, Status};
@@ -48,8 +48,9 @@ impl Allocate {
 }
 
 /// The part of a range that one chunk file holds: one stretch of it, whatever the chunk size.
+#[derive(Debug, Clone, Copy)]
 struct Stretch {
-    target: TargetId,
+    stripe: Stripe,
     chunk: ChunkId,
     offset: u64,
     len: u64,
@@ -222,10 +223,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         stretches: &[Stretch],
         view: &View,
     ) -> Result<(), Stuck> {
-        let mut jobs: Vec<Job<'_>> = stretches
+        let mut sent: Vec<(&Stretch, TargetId)> = Vec::with_capacity(stretches.len());
+        for stretch in stretches {
+            sent.extend(copies::to_change(&stretch.stripe).iter().map(|target| (stretch, *target)));
+        }
+        let mut jobs: Vec<Job<'_>> = sent
             .iter()
-            .map(|stretch| {
-                let Stretch { target, chunk, offset, len } = *stretch;
+            .map(|(stretch, target)| {
+                let (target, Stretch { chunk, offset, len, .. }) = (*target, **stretch);
                 let to = To::Target(target);
                 match what {
                     Allocate::Punch => {
@@ -241,8 +246,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             .collect();
         self.run(&mut jobs).await;
         let (mut changed_some, mut failed) = (false, None);
-        for (stretch, job) in stretches.iter().zip(&mut jobs) {
-            let Stretch { target, chunk, offset, len } = *stretch;
+        for ((stretch, target), job) in sent.into_iter().zip(&mut jobs) {
+            let Stretch { chunk, offset, len, .. } = *stretch;
             match job.take().and_then(|reply| reply.read::<ChunkReply>()) {
                 Ok(reply) => {
                     changed_some = true;
@@ -282,11 +287,15 @@ pub(crate) fn changed(reply: &ChunkReply, layout: &Layout) -> Answered {
 fn stretches(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {
     let mut stretches = Vec::new();
     for extent in &layout.extents {
-        for (stripe, target) in extent.targets.iter().enumerate() {
+        for (stripe, holders) in extent.stripes.iter().enumerate() {
             let (from, to) = (extent.local_size(stripe, offset), extent.local_size(stripe, end));
             if from < to {
-                let chunk = extent.chunk(stripe);
-                stretches.push(Stretch { target: *target, chunk, offset: from, len: to - from });
+                stretches.push(Stretch {
+                    stripe: *holders,
+                    chunk: extent.chunk(stripe),
+                    offset: from,
+                    len: to - from,
+                });
             }
         }
     }
@@ -307,23 +316,23 @@ fn owned(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {
         let shared =
             if (shared - from) / u64::from(extent.chunk_size) > SHARED_CHUNKS_MAX { from } else { shared };
         let first = owned.len();
-        let mut add = |target, chunk, offset, len| {
+        let mut add = |stripe, chunk, offset, len| {
             let known = owned[first..].iter_mut().rev().find(|stretch| stretch.chunk == chunk);
             match known.filter(|stretch| stretch.offset + stretch.len == offset) {
                 Some(stretch) => stretch.len += len,
-                None => owned.push(Stretch { target, chunk, offset, len }),
+                None => owned.push(Stretch { stripe, chunk, offset, len }),
             }
         };
         for piece in layout.pieces(from, shared - from) {
             if piece.chunk.extent == extent.number {
-                add(piece.target, piece.chunk, piece.local_offset, piece.len);
+                add(piece.stripe, piece.chunk, piece.local_offset, piece.len);
             }
         }
-        for (stripe, target) in extent.targets.iter().enumerate() {
+        for (stripe, holders) in extent.stripes.iter().enumerate() {
             let from = extent.local_from(stripe, shared).min(extent.cut(stripe));
             let to = extent.local_size(stripe, to);
             if from < to {
-                add(*target, extent.chunk(stripe), from, to - from);
+                add(*holders, extent.chunk(stripe), from, to - from);
             }
         }
     }
@@ -398,9 +407,9 @@ mod tests {
             end: u64::MAX,
             origin: Ino(9),
             generation: Generation(1),
-            code: Code::Raid0,
+            code: Code::Copies,
             chunk_size: CHUNK_MIN,
-            targets: targets.iter().map(|target| TargetId(*target)).collect(),
+            stripes: targets.iter().map(|target| Stripe::on(TargetId(*target))).collect(),
             floors: Floors::default(),
             cuts: Vec::new(),
         };
@@ -411,8 +420,8 @@ mod tests {
                 ..Layout::default()
             };
             assert_eq!(owned(&layout, 5, 100 * CHUNK).len(), 3);
-            let targets: Vec<TargetId> = next.iter().map(|target| TargetId(*target)).collect();
-            assert!(layout.close(0, &[Some(10 * CHUNK), Some(100), Some(20 * CHUNK)], &targets));
+            let stripes: Vec<Stripe> = next.iter().map(|target| Stripe::on(TargetId(*target))).collect();
+            assert!(layout.close(0, &[Some(10 * CHUNK), Some(100), Some(20 * CHUNK)], &stripes));
             for (from, to) in
                 [(0, 90 * CHUNK), (7, 3 * CHUNK + 1), (40 * CHUNK + 9, 41 * CHUNK), (70 * CHUNK, 1 << 40)]
             {
@@ -422,8 +431,8 @@ mod tests {
                 if to < 1 << 30 {
                     let pieces = layout.pieces(from, to - from);
                     let pieces = pieces.iter().map(|piece| {
-                        let (target, chunk, offset) = (piece.target, piece.chunk, piece.local_offset);
-                        Stretch { target, chunk, offset, len: piece.len }
+                        let (stripe, chunk, offset) = (piece.stripe, piece.chunk, piece.local_offset);
+                        Stretch { stripe, chunk, offset, len: piece.len }
                     });
                     assert_eq!(
                         chunks_of(&whole),
@@ -435,7 +444,11 @@ mod tests {
         }
         let mut layout =
             Layout { generation: Generation(1), extents: alloc::vec![of(&[1, 2])], ..Layout::default() };
-        assert!(layout.close(0, &[Some(0), Some(10 * SHARED_CHUNKS_MAX * CHUNK)], &[TargetId(3)]));
+        assert!(layout.close(
+            0,
+            &[Some(0), Some(10 * SHARED_CHUNKS_MAX * CHUNK)],
+            &[Stripe::on(TargetId(3))]
+        ));
         assert_eq!(
             owned(&layout, 0, 10 * SHARED_CHUNKS_MAX * CHUNK).len(),
             2,

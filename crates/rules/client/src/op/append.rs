@@ -4,9 +4,8 @@ use super::write::{Round, StripeWrite};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{FileHandle, Shared};
+use crate::state::{FileHandle, Shared, Uncut, copies};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
@@ -24,7 +23,7 @@ pub(crate) struct Reserved {
     pub session: ClientId,
     /// What targets had counted of cuts before it was given, or when it was good still: they refuse to write there when one
     /// has come since, however late the write is.
-    pub uncut: BTreeMap<ChunkId, u64>,
+    pub uncut: Uncut,
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -223,11 +222,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         place: &mut Reserved,
         chunks: &[(ChunkId, TargetId)],
     ) -> Result<bool, Refusal> {
-        for (chunk, stat, _) in self.stat_chunks(chunks).await? {
-            place.uncut.insert(chunk, stat.cuts.ok_or(Status::MALFORMED)?);
+        for (file, stat, _) in self.stat_targets(chunks).await? {
+            place.uncut.insert(file, stat.cuts.ok_or(Status::MALFORMED)?);
         }
         // One of them is of a generation that is gone.
-        let all = chunks.iter().all(|(chunk, _)| place.uncut.contains_key(chunk));
+        let all = chunks.iter().all(|file| place.uncut.contains_key(file));
         let layout = self.fetch_layout(ino).await?.layout;
         Ok(all && (layout.trims, layout.generation) == (place.trims, place.generation))
     }
@@ -258,8 +257,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             }
             let pieces = layout.pieces(place.offset, data.len() as u64);
-            let uncounted = pieces.into_iter().filter(|piece| !place.uncut.contains_key(&piece.chunk));
-            let uncounted: Vec<_> = uncounted.map(|piece| (piece.chunk, piece.target)).collect();
+            let written = pieces.iter().flat_map(|piece| {
+                copies::to_change(&piece.stripe).iter().map(|target| (piece.chunk, *target))
+            });
+            let uncounted: Vec<_> = written.filter(|file| !place.uncut.contains_key(file)).collect();
             // Where the network is measured nothing is written that could be cut.
             if !uncounted.is_empty() && !self.drops_content(ino) {
                 if !self.still_reserved(ino, &mut place, &uncounted).await? {

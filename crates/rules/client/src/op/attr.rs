@@ -4,12 +4,12 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{OWN_WAIT_MAX_MS, OWN_WAIT_MIN_MS};
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Inode, Shared};
+use crate::state::{Handle, Inode, Shared, copies};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::limits::FILE_SIZE_MAX;
-use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId, Timestamp};
+use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, SetAttr, Stripe, TargetId, Timestamp};
 use skep_wire::meta::{AttrReply, ChangeAttr, GetAttr};
 use skep_wire::storage::{ChunkStat, StatChunks, StatChunksReply};
 use skep_wire::{Message, Refusal, Status};
@@ -106,8 +106,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Where the file ends at least, by its chunk files.
     pub(crate) async fn live_size(&self, layout: &Layout) -> Result<u64, Refusal> {
-        let chunks: Vec<(ChunkId, TargetId)> = layout.chunks().collect();
-        let stats = self.stat_chunks(&chunks).await?;
+        let stripes: Vec<(ChunkId, Stripe)> = layout.stripes().map(|(chunk, on)| (chunk, *on)).collect();
+        let stats = self.stat_chunks(&stripes).await?;
         let ends = stats.iter().map(|(chunk, stat, _)| {
             let extent = layout.extent_of(chunk);
             extent.map_or(0, |extent| extent.file_size(usize::from(chunk.stripe), stat.size))
@@ -115,12 +115,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(ends.max().unwrap_or(0).min(FILE_SIZE_MAX))
     }
 
-    /// Lengths of chunk files, each with the moment when the life of its target began, one request to each target, all
-    /// together.
+    /// Lengths of chunk files, one answer for each stripe, with the moment when the life of its target began: of several the
+    /// newest.
     pub(crate) async fn stat_chunks(
         &self,
-        chunks: &[(ChunkId, TargetId)],
+        stripes: &[(ChunkId, Stripe)],
     ) -> Result<Vec<(ChunkId, ChunkStat, Option<Timestamp>)>, Refusal> {
+        let mut asked: Vec<(ChunkId, TargetId)> = Vec::with_capacity(stripes.len());
+        for (chunk, stripe) in stripes {
+            asked.extend(copies::to_change(stripe).iter().map(|target| (*chunk, *target)));
+        }
+        let mut found: BTreeMap<ChunkId, (ChunkStat, Option<Timestamp>)> = BTreeMap::new();
+        for ((chunk, _), stat, since) in self.stat_targets(&asked).await? {
+            let together = |(one, newest)| (copies::together(one, stat), since.max(newest));
+            let known = found.get(&chunk).copied();
+            found.insert(chunk, known.map_or((stat, since), together));
+        }
+        Ok(found.into_iter().map(|(chunk, (stat, since))| (chunk, stat, since)).collect())
+    }
+
+    /// Lengths of chunk files as each target has them, one request to each target, all together.
+    pub(crate) async fn stat_targets(
+        &self,
+        chunks: &[(ChunkId, TargetId)],
+    ) -> Result<Vec<((ChunkId, TargetId), ChunkStat, Option<Timestamp>)>, Refusal> {
         let mut by_target: BTreeMap<TargetId, Vec<ChunkId>> = BTreeMap::new();
         for (chunk, target) in chunks {
             by_target.entry(*target).or_default().push(*chunk);
@@ -137,7 +155,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             match job.take().and_then(|reply| reply.read::<StatChunksReply>()) {
                 Ok(StatChunksReply { chunks, life_since }) => {
                     let found = message.chunks.iter().copied().zip(chunks);
-                    stats.extend(found.map(|(chunk, stat)| (chunk, stat, life_since)));
+                    stats.extend(found.map(|(chunk, stat)| ((chunk, message.target), stat, life_since)));
                 }
                 // Truncated or deleted meanwhile: that generation ends nowhere.
                 Err(refusal) if refusal.status == Status::STALE_GENERATION => {}

@@ -6,7 +6,7 @@ use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{Mark, Shared, Telling};
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Generation, Ino, TargetId, Timestamp};
+use skep_types::{ChunkId, Generation, Ino, Stripe, Timestamp};
 use skep_wire::meta::{AttrReply, Commit};
 use skep_wire::{Refusal, Status};
 
@@ -165,8 +165,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (layout, missing) = self.shared.with(|s| {
             let inode = s.inodes.get(ino)?;
             let layout = inode.layout.clone().filter(|layout| layout.generation == generation)?;
-            let unknown = |(chunk, _): &(ChunkId, TargetId)| !inode.blocks.contains_key(chunk);
-            let missing: Vec<(ChunkId, TargetId)> = layout.chunks().filter(unknown).collect();
+            let unknown = |(chunk, _): &(ChunkId, &Stripe)| !inode.blocks.contains_key(chunk);
+            let missing = layout.stripes().filter(unknown).map(|(chunk, stripe)| (chunk, *stripe));
+            let missing: Vec<(ChunkId, Stripe)> = missing.collect();
             Some((layout, missing))
         })?;
         let stats = if missing.is_empty() { Vec::new() } else { self.stat_chunks(&missing).await.ok()? };
@@ -175,7 +176,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             for (chunk, stat, _) in stats {
                 inode.blocks.entry(chunk).or_insert(stat.blocks);
             }
-            Some(layout.chunks().filter_map(|(chunk, _)| inode.blocks.get(&chunk)).sum())
+            Some(layout.stripes().filter_map(|(chunk, _)| inode.blocks.get(&chunk)).sum())
         })
     }
 }

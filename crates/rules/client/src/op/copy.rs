@@ -2,15 +2,16 @@
 
 use super::allocate::changed;
 use super::seal::may_move;
+use super::strays::everywhere;
 use super::write::{StripeWrite, View};
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{COPY_JOBS_MAX, COPY_MAX, COPY_WINDOW, ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{FileHandle, Handle, Shared};
+use crate::state::{FileHandle, Handle, Shared, Stray, copies};
 use alloc::vec::Vec;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{ChunkId, Encode, Errno, Generation, Ino, Layout, Piece, TargetId};
+use skep_types::{ChunkId, Encode, Errno, Generation, Ino, Layout, Piece, Stripe, TargetId};
 use skep_wire::meta::OpenMode;
 use skep_wire::storage::{
     ChunkReply, CopyChunk, CopyChunkReply, Owner, PunchChunk, ReadChunk, ReadChunkReply, WriteChunkReply,
@@ -20,9 +21,9 @@ use skep_wire::{Message, Refusal, Status};
 /// A run of bytes within one chunk file of the source and one of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
-    from: (TargetId, ChunkId),
+    from: (Stripe, ChunkId),
     from_offset: u64,
-    to: (TargetId, ChunkId),
+    to: (Stripe, ChunkId),
     to_offset: u64,
     len: u64,
     /// Where its first byte is in the copy.
@@ -224,7 +225,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (segments, holes) = plan(source, layout, window);
         let (near, mut far) = self.shared.with(|s| {
             let node = |target| s.map.target(target).map(|entry| entry.node);
-            segments.iter().partition::<Vec<Segment>, _>(|segment| node(segment.from.0) == node(segment.to.0))
+            let is_near =
+                |segment: &Segment| segment.between().is_some_and(|(from, to)| node(from) == node(to));
+            segments.into_iter().partition::<Vec<Segment>, _>(is_near)
         });
         let result = async {
             self.copy_near(window.to, layout, near, &mut far, owner).await?;
@@ -233,8 +236,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         let result: Result<(), Refusal> = result.await;
         if result.is_err() {
-            let stray = layout.pieces(window.to_offset, window.len);
-            self.forget_strays(window.to, stray).await;
+            let pieces = layout.pieces(window.to_offset, window.len);
+            let strays = pieces.iter().flat_map(everywhere).collect();
+            self.forget_strays(window.to, strays).await;
         }
         result
     }
@@ -250,15 +254,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     ) -> Result<(), Refusal> {
         let mut open = joined(&near);
         while !open.is_empty() {
-            let batch: Vec<Segment> = open.drain(..open.len().min(COPY_JOBS_MAX)).collect();
+            let some = open.drain(..open.len().min(COPY_JOBS_MAX));
+            let batch: Vec<(Segment, (TargetId, TargetId))> =
+                some.filter_map(|segment| Some((segment, segment.between()?))).collect();
             let mut jobs: Vec<Job<'_>> = batch
                 .iter()
-                .map(|segment| {
+                .map(|(segment, (from_target, target))| {
+                    let (from_target, target) = (*from_target, *target);
                     let message = CopyChunk {
-                        target: segment.to.0,
+                        target,
                         chunk: segment.to.1,
                         offset: segment.to_offset,
-                        from_target: segment.from.0,
+                        from_target,
                         from_chunk: segment.from.1,
                         from_offset: segment.from_offset,
                         len: segment.len,
@@ -266,17 +273,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         floor: segment.floors.1,
                         from_floor: segment.floors.0,
                     };
-                    Job::new(To::Target(segment.to.0), CopyChunk::KIND, message.to_bytes(), false)
+                    Job::new(To::Target(target), CopyChunk::KIND, message.to_bytes(), false)
                 })
                 .collect();
             self.run(&mut jobs).await;
-            for (segment, job) in batch.into_iter().zip(&mut jobs) {
+            for ((segment, (_, target)), job) in batch.into_iter().zip(&mut jobs) {
                 match job.take().and_then(|reply| reply.read::<CopyChunkReply>()) {
                     Ok(CopyChunkReply { copied, written }) => {
-                        let (target, chunk) = segment.to;
                         let WriteChunkReply { size, blocks, life, .. } = written;
                         let answer = changed(&ChunkReply { size, blocks, life }, layout);
-                        self.shared.with(|s| s.wrote_chunk(ino, target, chunk, answer));
+                        self.shared.with(|s| s.wrote_chunk(ino, target, segment.to.1, answer));
                         open.extend(segment.after(copied.max(1)));
                     }
                     Err(refusal) if is_elsewhere(&refusal) => {
@@ -338,7 +344,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let (part, later) = rest.split_at_mut(segment.len as usize);
             rest = later;
             part.fill(0);
-            let (target, chunk) = segment.from;
+            let (target, chunk) = (copies::to_read(&segment.from.0), segment.from.1);
             let message = ReadChunk {
                 target,
                 chunk,
@@ -362,19 +368,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Makes holes of ranges of chunk files.
     async fn punch_pieces(&self, ino: Ino, layout: &Layout, pieces: &[Piece]) -> Result<(), Refusal> {
         for batch in pieces.chunks(COPY_JOBS_MAX) {
-            let mut jobs: Vec<Job<'_>> = batch
+            let strays: Vec<Stray> = batch.iter().flat_map(everywhere).collect();
+            let mut jobs: Vec<Job<'_>> = strays
                 .iter()
-                .map(|piece| {
-                    let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
+                .map(|stray| {
+                    let Stray { target, chunk, local_offset: offset, len, .. } = *stray;
                     let message = PunchChunk { target, chunk, offset, len, unchanged: None };
                     Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false)
                 })
                 .collect();
             self.run(&mut jobs).await;
-            for (piece, job) in batch.iter().zip(&mut jobs) {
+            for (stray, job) in strays.iter().zip(&mut jobs) {
                 let reply: ChunkReply = job.take()?.read()?;
                 let answer = changed(&reply, layout);
-                self.shared.with(|s| s.wrote_chunk(ino, piece.target, piece.chunk, answer));
+                self.shared.with(|s| s.wrote_chunk(ino, stray.target, stray.chunk, answer));
             }
         }
         Ok(())
@@ -418,12 +425,17 @@ impl Segment {
         parts
     }
 
+    /// The two targets, where a daemon may do it by itself.
+    fn between(&self) -> Option<(TargetId, TargetId)> {
+        copies::to_copy(&self.from.0, &self.to.0)
+    }
+
     fn piece(&self) -> Piece {
         Piece {
             file_offset: self.file_offset,
             len: self.len,
             chunk: self.to.1,
-            target: self.to.0,
+            stripe: self.to.0,
             local_offset: self.to_offset,
         }
     }
@@ -485,9 +497,9 @@ fn plan(source: &Layout, layout: &Layout, window: &Window) -> (Vec<Segment>, Vec
         {
             let len = at.len.min(piece.len - done);
             let segment = Segment {
-                from: (piece.target, piece.chunk),
+                from: (piece.stripe, piece.chunk),
                 from_offset: piece.local_offset + done,
-                to: (at.target, at.chunk),
+                to: (at.stripe, at.chunk),
                 to_offset: at.local_offset,
                 len,
                 file_offset: at.file_offset,

@@ -5,7 +5,7 @@ use crate::job::To;
 use crate::lane::Lane;
 use crate::limits::{LOST_LOOK_MS, LOST_LOOK_SOON_MS, LOST_TELL_SOON_MS, QUICK_MS};
 use crate::port::{Cell, Port};
-use crate::state::{Seen, Shared};
+use crate::state::{Seen, Shared, copies};
 use alloc::vec::Vec;
 use skep_types::{ChunkId, Errno, Layout, Millis, TargetId};
 use skep_wire::Refusal;
@@ -47,10 +47,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.once(self.asking(chunk.ino.shard(), &ReadInline { ino: chunk.ino, short, trims }))
         };
         let layout = ask(Vec::new(), None).await?.read::<OpenReply>()?.layout;
-        let targets = layout.extent_of(&chunk).map(|extent| &extent.targets);
-        let Some(target) = targets.and_then(|targets| targets.get(usize::from(chunk.stripe))).copied() else {
-            return Ok(Seen::Whole);
-        };
+        let Some(target) = layout.stripe(&chunk).map(copies::to_read) else { return Ok(Seen::Whole) };
         let found = match self.look_at_target(target, chunk).await {
             Ok(found) => found,
             Err(again) => return Ok(Seen::Nothing { again }),

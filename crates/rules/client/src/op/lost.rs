@@ -7,11 +7,11 @@ use crate::job::{Job, To};
 use crate::lane::{Lane, refuse};
 use crate::limits::LOST_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Shared, Unsynced};
+use crate::state::{Shared, Unsynced, copies};
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
-use skep_types::{ChunkId, Encode, Errno, Ino, Layout, TargetId, Timestamp};
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Stripe, TargetId, Timestamp};
 use skep_wire::meta::{FoundChunk, LayoutReply, OpenReply, ReadInline, Repair};
 use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
@@ -136,20 +136,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn too_short(&self, layout: &Layout, offset: u64, end: u64) -> Result<Vec<LostChunk>, Refusal> {
-        let mut asked: Vec<(ChunkId, TargetId)> = Vec::new();
+        let mut asked: Vec<(ChunkId, Stripe)> = Vec::new();
         for extent in &layout.extents {
-            for (stripe, target) in extent.targets.iter().enumerate() {
+            for (stripe, holders) in extent.stripes.iter().enumerate() {
                 let touched = extent.local_size(stripe, offset) < extent.local_size(stripe, end);
                 if touched && extent.floor(stripe) > 0 {
-                    asked.push((extent.chunk(stripe), *target));
+                    asked.push((extent.chunk(stripe), *holders));
                 }
             }
         }
         let found = self.stat_chunks(&asked).await?;
-        let target = |chunk| asked.iter().find(|(asked, _)| *asked == chunk).map(|(_, target)| *target);
         let lost = found.into_iter().filter_map(|(chunk, stat, life_since)| {
             let (size, floor) = (stat.size, layout.floor(&chunk));
-            (size < floor).then_some(LostChunk { chunk, target: target(chunk)?, size, floor, life_since })
+            let target = copies::to_read(layout.stripe(&chunk)?);
+            (size < floor).then_some(LostChunk { chunk, target, size, floor, life_since })
         });
         Ok(lost.collect())
     }

@@ -6,7 +6,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Shared};
+use crate::state::{Handle, Shared, copies};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Ino, Layout, Piece};
@@ -135,13 +135,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             self.run(&mut jobs).await;
             for (piece, job) in pieces.iter().zip(&mut jobs) {
+                let asked = copies::to_read(&piece.stripe);
                 let answer = job.take().and_then(|reply| Ok((reply.read::<ReadChunkReply>()?, reply)));
                 match answer {
                     Ok((found, _)) if !netbench && found.size < layout.floor(&piece.chunk) => {
                         failed = failed.or_else(|| Some(super::lost::short().into()));
                     }
                     Ok((_, reply)) => lens.push(reply.payload_len),
-                    Err(refusal) => failed = failed.or_else(|| Some(Place::from(piece).stuck(refusal))),
+                    Err(refusal) => failed = failed.or_else(|| Some(Place::of(piece, asked).stuck(refusal))),
                 }
             }
         }
@@ -164,7 +165,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 fn reading<'a>(piece: &Piece, into: &'a mut [u8], netbench: bool) -> Job<'a> {
-    let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
+    let Piece { stripe, chunk, local_offset: offset, len, .. } = *piece;
+    let target = copies::to_read(&stripe);
     let message = ReadChunk { target, chunk, offset, len: len as u32, netbench };
     let mut job = Job::new(To::Target(target), ReadChunk::KIND, message.to_bytes(), false);
     job.into = into;

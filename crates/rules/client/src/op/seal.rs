@@ -35,14 +35,13 @@ impl From<Errno> for Stuck {
     }
 }
 
-impl From<&Piece> for Place {
-    fn from(piece: &Piece) -> Self {
-        let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
+impl Place {
+    /// A piece on the target that was asked for it.
+    pub fn of(piece: &Piece, target: TargetId) -> Self {
+        let Piece { chunk, local_offset: offset, len, .. } = *piece;
         Self { target, chunk, offset, len }
     }
-}
 
-impl Place {
     /// What came of it.
     pub fn stuck(self, refusal: Refusal) -> Stuck {
         Stuck { refusal, place: Some(self) }

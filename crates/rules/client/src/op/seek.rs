@@ -9,7 +9,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Inode, Shared};
+use crate::state::{Handle, Inode, Shared, copies};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Extent, Ino, Layout};
@@ -140,7 +140,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn find_in_extent(&self, extent: &Extent, from: u64, what: Seek) -> Result<u64, Stuck> {
-        let mut searches: Vec<Search> = (0..extent.targets.len())
+        let mut searches: Vec<Search> = (0..extent.stripes.len())
             .map(|stripe| Search { stripe, at: extent.local_from(stripe, from), found: None })
             .collect();
         loop {
@@ -158,7 +158,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 .iter()
                 .map(|at| {
                     let Search { stripe, at: offset, .. } = searches[*at];
-                    let (target, chunk) = (extent.targets[stripe], extent.chunk(stripe));
+                    let (target, chunk) = (copies::to_read(&extent.stripes[stripe]), extent.chunk(stripe));
                     let message = MapChunk { target, chunk, offset, max: RUNS };
                     Job::new(To::Target(target), MapChunk::KIND, message.to_bytes(), false)
                 })
@@ -172,7 +172,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 // The layout is from before the seal: a newer one says where the bytes behind it are.
                 if let Some(limit) = reply.sealed.filter(|limit| *limit < extent.cut(stripe)) {
-                    let (target, chunk) = (extent.targets[stripe], extent.chunk(stripe));
+                    let (target, chunk) = (copies::to_read(&extent.stripes[stripe]), extent.chunk(stripe));
                     let place = Place { target, chunk, offset: limit, len: 1 };
                     return Err(place.stuck(Refusal::new(Status::STALE_LAYOUT)));
                 }

@@ -2,17 +2,20 @@
 
 use super::append::Reserved;
 use super::seal::{Place, Stuck, may_move};
+use super::strays::on;
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{PAGES_PATIENCE_MS, ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Answered, Begun, FileHandle, Handle, Shared};
+use crate::state::{Answered, Begun, FileHandle, Handle, Shared, Stray, copies};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::pin::pin;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp};
+use skep_types::{
+    Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, TargetId, Timestamp,
+};
 use skep_wire::meta::{AttrReply, WriteInline};
 use skep_wire::storage::{Owner, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -83,7 +86,7 @@ pub(crate) struct Failed {
     /// Bytes from the start without a gap.
     written: usize,
     /// What landed behind that, or may have.
-    stray: Vec<Piece>,
+    stray: Vec<Stray>,
     lost: Option<Refusal>,
     fenced: Option<Refusal>,
     /// Some of it because its place may have gone with a truncate.
@@ -376,15 +379,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn try_stripes(&self, ino: Ino, write: &StripeWrite<'_>) -> Result<usize, Failed> {
         let pieces = transfers(write.layout, write.offset, write.data.len());
         let netbench = self.drops_content(ino);
-        let mut jobs: Vec<Job<'_>> = pieces.iter().map(|piece| piece_job(write, piece, netbench)).collect();
+        let mut sent: Vec<(&Piece, TargetId)> = Vec::with_capacity(pieces.len());
+        for piece in &pieces {
+            sent.extend(copies::to_change(&piece.stripe).iter().map(|target| (piece, *target)));
+        }
+        let each = sent.iter().map(|(piece, target)| piece_job(write, piece, *target, netbench));
+        let mut jobs: Vec<Job<'_>> = each.collect();
         self.run(&mut jobs).await;
-        let mut written = 0;
+        // Bytes in front of the first piece that some target of it has not.
+        let mut written = pieces.iter().map(|piece| piece.len as usize).sum();
         let mut failed: Option<Stuck> = None;
         let mut movable = true;
-        let mut stray: Vec<Piece> = Vec::new();
+        let mut stray: Vec<Stray> = Vec::new();
         let (mut lost, mut fenced): (Option<Refusal>, Option<Refusal>) = (None, None);
         let mut cut = false;
-        for (piece, job) in pieces.iter().zip(&mut jobs) {
+        for ((piece, target), job) in sent.into_iter().zip(&mut jobs) {
             let unsure = job.unsure;
             match job.take().and_then(|reply| reply.read::<WriteChunkReply>()) {
                 Ok(reply) => {
@@ -398,15 +407,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         synced: write.sync.then_some(if netbench { 0 } else { end }),
                         cuts: reply.cuts,
                     };
-                    self.shared.with(|s| s.wrote_chunk(ino, piece.target, piece.chunk, answer));
-                    match failed {
-                        None => written += piece.len as usize,
-                        Some(_) => stray.push(*piece),
+                    self.shared.with(|s| s.wrote_chunk(ino, target, piece.chunk, answer));
+                    if failed.is_some() {
+                        stray.push(on(piece, target));
                     }
                 }
                 Err(refusal) => {
                     if unsure {
-                        stray.push(*piece);
+                        stray.push(on(piece, target));
                     }
                     match refusal.status {
                         Status::LOST_CHUNK => lost = Some(refusal.clone()),
@@ -415,7 +423,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         _ => {}
                     }
                     movable &= may_move(&refusal);
-                    failed = failed.or_else(|| Some(Place::from(piece).stuck(refusal)));
+                    if failed.is_none() {
+                        written = (piece.file_offset - write.offset) as usize;
+                        failed = Some(Place::of(piece, target).stuck(refusal));
+                    }
                 }
             }
         }
@@ -462,19 +473,19 @@ pub(crate) fn transfers(layout: &Layout, offset: u64, len: usize) -> Vec<Piece> 
     transfers
 }
 
-fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, netbench: bool) -> Job<'a> {
+fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId, netbench: bool) -> Job<'a> {
     let message = WriteChunk {
-        target: piece.target,
+        target,
         chunk: piece.chunk,
         offset: piece.local_offset,
         owner: write.owner,
         floor: write.layout.synced_floor(&piece.chunk),
         sync: write.sync,
         netbench,
-        uncut: write.place.and_then(|place| place.uncut.get(&piece.chunk).copied()),
+        uncut: write.place.and_then(|place| place.uncut.get(&(piece.chunk, target)).copied()),
     };
     let start = (piece.file_offset - write.offset) as usize;
-    let mut job = Job::new(To::Target(piece.target), WriteChunk::KIND, message.to_bytes(), false);
+    let mut job = Job::new(To::Target(target), WriteChunk::KIND, message.to_bytes(), false);
     job.bound = write.place.map(|place| place.session);
     job.payload = &write.data[start..start + piece.len as usize];
     job

@@ -11,6 +11,9 @@ use alloc::vec::Vec;
 use skep_types::{Attr, ChunkId, Layout, TargetId, Timestamp, WRITTEN};
 use skep_wire::meta::OpenMode;
 
+/// What targets count of cuts, of each chunk file on each target.
+pub type Uncut = BTreeMap<(ChunkId, TargetId), u64>;
+
 /// Writes to one target that may be lost by a power cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsynced {
@@ -59,7 +62,7 @@ pub struct Inode {
     /// 512-byte blocks of the chunk files written.
     pub blocks: BTreeMap<ChunkId, u64>,
     /// What targets counted of cuts of its chunk files: an append is refused when one has come since its place was given.
-    pub uncut: BTreeMap<ChunkId, u64>,
+    pub uncut: Uncut,
     /// What chunk files hold that the shard is to be told: 1 = something, else so many bytes durably.
     pub held: BTreeMap<ChunkId, u64>,
     /// The layout that was known before those were looked at.
@@ -159,7 +162,7 @@ impl Inode {
     pub fn wrote_chunk(&mut self, target: TargetId, chunk: ChunkId, answer: Answered) -> bool {
         let Answered { life, blocks, size, point, synced, cuts } = answer;
         if let Some(cuts) = cuts {
-            self.uncut.insert(chunk, cuts);
+            self.uncut.insert((chunk, target), cuts);
         }
         self.serial += 1;
         self.blocks.insert(chunk, blocks);
@@ -198,8 +201,8 @@ impl Inode {
     }
 
     /// What is known of cuts of the chunk files at the end.
-    pub fn newest_uncut(&self) -> BTreeMap<ChunkId, u64> {
-        self.uncut.iter().rev().take(UNCUT_MAX).map(|(chunk, cuts)| (*chunk, *cuts)).collect()
+    pub fn newest_uncut(&self) -> Uncut {
+        self.uncut.iter().rev().take(UNCUT_MAX).map(|(file, cuts)| (*file, *cuts)).collect()
     }
 
     /// What else is known of them may go.

@@ -142,7 +142,7 @@ impl Inodes {
         // Chunk files of an older generation are deleted whole: neither blocks nor a sync of them matter. Each truncate makes
         // a new one, and forgets the layout before.
         let is_kept = |chunk: &ChunkId| chunk.generation >= layout.generation;
-        inode.uncut.retain(|chunk, _| is_kept(chunk));
+        inode.uncut.retain(|(chunk, _), _| is_kept(chunk));
         inode.blocks.retain(|chunk, _| is_kept(chunk));
         for unsynced in &mut inode.unsynced {
             unsynced.chunks.retain(is_kept);
@@ -356,11 +356,11 @@ mod tests {
         let chunk =
             |generation, extent, stripe| ChunkId { ino, generation: Generation(generation), extent, stripe };
         for number in 0..2 * UNCUT_MAX as u16 {
-            inodes.entry(ino).uncut.insert(chunk(1, number / 64, number % 64), 7);
+            inodes.entry(ino).uncut.insert((chunk(1, number / 64, number % 64), TargetId(1)), 7);
         }
         inodes.park(ino, Millis(0));
         let kept = &inodes.entry(ino).uncut;
-        assert_eq!((kept.len(), kept.contains_key(&chunk(1, 3, 63))), (UNCUT_MAX, true));
+        assert_eq!((kept.len(), kept.contains_key(&(chunk(1, 3, 63), TargetId(1)))), (UNCUT_MAX, true));
         inodes.set_layout(ino, 1, Layout { generation: Generation(2), ..Layout::default() });
         assert!(inodes.entry(ino).uncut.is_empty());
     }

@@ -2,6 +2,7 @@
 
 mod acls;
 mod closes;
+pub(crate) mod copies;
 mod ghosts;
 mod handle;
 mod held;
@@ -26,7 +27,7 @@ pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
-pub use inode::{Inline, Inode, Unsynced};
+pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use losses::Losses;
@@ -42,7 +43,7 @@ pub use session::{Mounting, Session, SessionState};
 pub use shards::Shards;
 pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
-pub use strays::Strays;
+pub use strays::{Stray, Strays};
 pub use untold::Untold;
 
 use crate::limits::Limits;

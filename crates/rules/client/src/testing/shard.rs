@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::INLINE_DEFAULT;
 use skep_types::{
-    Attr, Code, Encode, Errno, Extent, Floors, Generation, Ino, Kind, Layout, LogIndex, Name, Seq, SetTime,
-    ShardId, Slot, TargetId, Term, Timestamp,
+    Attr, ChunkId, Code, Encode, Errno, Extent, Floors, Generation, Ino, Kind, Layout, LogIndex, Name, Seq,
+    SetTime, ShardId, Slot, Stripe, TargetId, Term, Timestamp,
 };
 use skep_wire::meta::{
     AttrReply, Create, DirEntry, EntryReply, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
@@ -374,10 +374,9 @@ impl Shard {
         } else {
             file.layout.cut_floors(size);
             file.layout.trims.1.0 += 1;
-            for extent in &file.layout.extents {
-                for (stripe, target) in extent.targets.iter().enumerate() {
-                    targets.trim(*target, extent.chunk(stripe), extent.local_size(stripe, size));
-                }
+            for (chunk, target) in file.layout.chunks() {
+                let extent = file.layout.extent_of(&chunk).unwrap();
+                targets.trim(target, chunk, extent.local_size(chunk.stripe.into(), size));
             }
         }
         file.attr.size = size;
@@ -399,10 +398,9 @@ impl Shard {
             if rest.is_empty() {
                 return Err(Errno::ENOSPC.into());
             }
-            let each = extent.targets.iter().enumerate();
-            let limits: Vec<Option<u64>> =
-                each.map(|(stripe, target)| Some(targets.seal(*target, extent.chunk(stripe)))).collect();
-            file.layout.close(extent.number, &limits, &rest);
+            let mut seal = |(chunk, stripe): (ChunkId, &Stripe)| Some(targets.seal(stripe.first(), chunk));
+            let limits: Vec<Option<u64>> = extent.named().map(&mut seal).collect();
+            file.layout.close(extent.number, &limits, &Stripe::each(&rest));
             assert!(file.layout.is_covered());
             file.attr.change += 1;
         }
@@ -433,10 +431,10 @@ impl Shard {
                 end,
                 origin: m.ino,
                 generation: layout.generation,
-                code: Code::Raid0,
+                code: Code::Copies,
                 chunk_size: CHUNK,
-                targets: (0..width.min(usable.len() as u32))
-                    .map(|n| usable[(first + n) as usize % usable.len()])
+                stripes: (0..width.min(usable.len() as u32))
+                    .map(|n| Stripe::on(usable[(first + n) as usize % usable.len()]))
                     .collect(),
                 floors: Floors::default(),
             });

@@ -234,7 +234,7 @@ mod tests {
 
     fn floors(bed: &mut Bed, ino: Ino) -> Vec<u64> {
         let layout = bed.call(ME, Inspect { ino }).unwrap().layout;
-        layout.extents.iter().flat_map(|e| (0..e.targets.len()).map(|stripe| e.floor(stripe))).collect()
+        layout.extents.iter().flat_map(|e| (0..e.stripes.len()).map(|stripe| e.floor(stripe))).collect()
     }
 
     fn held(ino: Ino, layout: &Layout, found: &[(ChunkId, u64)]) -> Commit {

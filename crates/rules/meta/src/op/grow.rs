@@ -337,7 +337,7 @@ mod tests {
         bed.call(ME, SetPolicy { ino, policy, spread: None }).unwrap();
         assert_eq!(bed.write(ino, 0, b"x").err(), Some(Status::MUST_GROW));
         let grown = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
-        assert_eq!((grown.layout.extents.len(), grown.layout.extents[0].targets.len()), (1, 3));
+        assert_eq!((grown.layout.extents.len(), grown.layout.extents[0].stripes.len()), (1, 3));
         assert_eq!(grown.layout.extents[0].chunk_size, 1 << 16);
         assert_eq!(
             bed.call(ME, Grow { like: None, ino: Ino::ROOT, end: 1 }).err(),

@@ -14,7 +14,7 @@ pub fn begun(ctx: &mut Ctx<'_>, m: &SealBegun) -> Result<(), Fail> {
         return Ok(());
     }
     let id = ctx.next_id()?;
-    let seal = Seal { id, generation: m.generation, extent: m.extent, targets: m.targets.clone() };
+    let seal = Seal { id, generation: m.generation, extent: m.extent, stripes: m.stripes.clone() };
     ctx.put(key::of_ino(Table::Seal, m.ino), &seal);
     ctx.effects.push(Effect::Seal(m.ino));
     Ok(())
@@ -25,7 +25,7 @@ pub fn sealed(ctx: &mut Ctx<'_>, m: &Sealed) -> Result<(), Fail> {
     let Some(seal) = ctx.seal(m.ino)?.filter(|seal| seal.id == m.id) else { return Ok(()) };
     ctx.drop_seal(m.ino)?;
     let Some(mut inode) = ctx.find_inode(m.ino)? else { return Ok(()) };
-    if inode.layout.generation == seal.generation && inode.layout.close(seal.extent, &m.limits, &seal.targets)
+    if inode.layout.generation == seal.generation && inode.layout.close(seal.extent, &m.limits, &seal.stripes)
     {
         // Whoever has older attributes than these has an older layout.
         inode.change += 1;

@@ -140,12 +140,12 @@ mod tests {
         assert_eq!(bed.call(ME, Inspect { ino: far }).unwrap().policy, policy);
         let file = bed.create(ME, far, "f");
         let grown = bed.call(ME, Grow { like: None, ino: file, end: 1 }).unwrap().layout;
-        let got: BTreeSet<u32> = grown.extents[0].targets.iter().map(|target| target.0).collect();
+        let got: BTreeSet<u32> = grown.extents[0].stripes.iter().map(|stripe| stripe.first().0).collect();
         assert_eq!(got, BTreeSet::from([4, 5]), "no other pool's");
         assert_eq!(bed.call(ME, Inspect { ino: file }).unwrap().asked, [9], "and got two");
         let copy = bed.create(ME, far, "copy");
         let like = bed.call(ME, Grow { like: Some(file), ino: copy, end: 1 }).unwrap().layout;
-        assert_eq!(like.extents[0].targets, grown.extents[0].targets);
+        assert_eq!(like.extents[0].stripes, grown.extents[0].stripes);
         bed.check();
     }
 }

@@ -1,7 +1,7 @@
 //! The seal intent: an extent that is being closed.
 
 use alloc::vec::Vec;
-use skep_types::{Generation, TargetId, record};
+use skep_types::{Generation, Stripe, record};
 
 record! {
     /// Targets are being told to seal the chunk files of an extent.
@@ -13,7 +13,7 @@ record! {
         pub generation: Generation,
         /// Number of the extent.
         pub extent: u16,
-        /// Targets of what comes behind it.
-        pub targets: Vec<TargetId>,
+        /// Stripes of what comes behind it.
+        pub stripes: Vec<Stripe>,
     }
 }

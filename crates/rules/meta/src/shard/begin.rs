@@ -4,7 +4,7 @@ use super::absorb::Later;
 use super::place::first_of;
 use super::*;
 use crate::choose::Recorded;
-use crate::command::{Action, Command};
+use crate::command::{Action, COMMAND_LEVEL_MAX, Command};
 use crate::ctx::{Ctx, Scene};
 use crate::fail::{Fail, corrupt};
 use crate::group::Host;
@@ -78,6 +78,14 @@ impl Shard {
             return Err(StoreError::Corrupt(format!(
                 "shard {id} has row format {}, this release knows {FORMAT}; start the newer release of skep that wrote it",
                 header.format
+            )));
+        }
+        if header.level > COMMAND_LEVEL_MAX {
+            // Its rows may have fields that would be lost with the next change of them.
+            return Err(StoreError::Corrupt(format!(
+                "shard {id} has command level {}, this release knows up to {COMMAND_LEVEL_MAX}; start the newer release \
+                 of skep that wrote it",
+                header.level
             )));
         }
         let terms = host.store.get(&key::terms(id))?;
@@ -263,5 +271,44 @@ impl Shard {
         clients.extend(self.holders.keys());
         clients.remove(&ClientId(0));
         Ok(clients)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::row::header::Keys;
+    use crate::store::MemoryStore;
+    use skep_types::LogSeq;
+
+    /// Goal: rows of a later row format or command level are not served: what an older release does not know in them it
+    /// would drop.
+    #[test]
+    fn rows_of_a_later_release_are_refused() {
+        let id = ShardId(0);
+        let read = |format, level| {
+            let header = Header {
+                format,
+                shard: id,
+                keys: Keys::default(),
+                serials_end: 4_096,
+                next_id: 1,
+                away: 0,
+                epoch: 1,
+                level,
+                era: 0,
+            };
+            let mut store = MemoryStore::default();
+            let batch = Batch::from([(key::header(id), Some(header.to_bytes()))]);
+            store.apply(LogSeq(1), &[], batch).unwrap();
+            Shard::read(&Host::new(Config::default(), store), id).map(|shard| shard.is_some())
+        };
+        assert_eq!(read(FORMAT, COMMAND_LEVEL_MAX), Ok(true));
+        for (format, level, text) in
+            [(FORMAT, COMMAND_LEVEL_MAX + 1, "command level"), (FORMAT + 1, COMMAND_LEVEL_MAX, "row format")]
+        {
+            assert!(read(format, level).is_err_and(|refused| format!("{refused}").contains(text)));
+        }
     }
 }

@@ -88,11 +88,9 @@ impl Shard {
                 continue;
             }
             let (chunk, floor) = (found.chunk, layout.floor(&found.chunk));
-            let extent = layout.extent_of(&chunk);
-            let target = extent.and_then(|extent| extent.targets.get(usize::from(chunk.stripe)));
-            let target = target.copied().unwrap_or_default();
+            let stripe = layout.stripe(&chunk).map(ToString::to_string).unwrap_or_default();
             host.out.warn(format!(
-                "inode {}: chunk file {}.{}.{}.{} of target {target} has {} bytes, at least {floor} were there: \
+                "inode {}: chunk file {}.{}.{}.{} of {stripe} has {} bytes, at least {floor} were there: \
                  something of it is lost and reads give EIO; put it back from a backup, or give it up with `skep \
                  entry repair PATH --zero`",
                 m.ino.0, chunk.ino, chunk.generation, chunk.extent, chunk.stripe, found.size

@@ -1,6 +1,7 @@
 //! A writer was evicted: the size of its files is what their chunk files say.
 
 use super::Shard;
+use super::stripes::Answers;
 use crate::command::{Internal, Recovered};
 use crate::group::Host;
 use crate::group::Job;
@@ -17,8 +18,7 @@ struct Recovery {
     generation: Generation,
     layout: Layout,
     left: BTreeSet<u64>,
-    size: u64,
-    blocks: u64,
+    found: Answers,
     clients: Vec<ClientId>,
 }
 
@@ -96,7 +96,9 @@ impl Shard {
         let left =
             jobs.map(|job| host.errands.send(Owner::Recovery(ino), term, job, &mut host.out)).collect();
         let (generation, layout) = (inode.layout.generation, inode.layout);
-        self.recoveries.runs.insert(ino, Recovery { generation, layout, left, size: 0, blocks: 0, clients });
+        self.recoveries
+            .runs
+            .insert(ino, Recovery { generation, layout, left, found: Answers::default(), clients });
         Ok(())
     }
 
@@ -112,16 +114,14 @@ impl Shard {
         let Some(run) = self.recoveries.runs.get_mut(&ino) else { return Ok(()) };
         run.left.remove(&errand);
         for (chunk, stat) in asked.iter().zip(stats) {
-            if let Some(extent) = run.layout.extent_of(chunk) {
-                run.size = run.size.max(extent.file_size(usize::from(chunk.stripe), stat.size));
-                run.blocks = run.blocks.saturating_add(stat.blocks);
-            }
+            run.found.note(*chunk, stat.size, stat.blocks);
         }
         if !run.left.is_empty() {
             return Ok(());
         }
         let clients = core::mem::take(&mut run.clients);
-        let done = Recovered { ino, generation: run.generation, size: run.size, blocks: run.blocks, clients };
+        let (size, blocks) = (run.found.end(&run.layout), run.found.blocks());
+        let done = Recovered { ino, generation: run.generation, size, blocks, clients };
         self.recoveries.runs.remove(&ino);
         // Another writer may have ended since.
         self.recover_later.push(ino);

@@ -1,6 +1,7 @@
 //! Seals: the targets of an extent refuse what comes behind its end, then the file goes on elsewhere.
 
 use super::Shard;
+use super::stripes::Limit;
 use super::waits::{For, Parked};
 use crate::command::{Internal, SealBegun, Sealed};
 use crate::fail::corrupt;
@@ -16,7 +17,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::limits::EXTENTS_MAX;
-use skep_types::{Decode, Encode, Errno, Ino, Kind, TargetId};
+use skep_types::{Decode, Encode, Errno, Ino, Kind, Stripe};
 use skep_wire::meta::SealExtent;
 use skep_wire::{Empty, Refusal, Status};
 
@@ -25,7 +26,7 @@ struct Run {
     id: u64,
     /// Errands that are out, with their stripes.
     left: BTreeMap<u64, usize>,
-    limits: Vec<Option<u64>>,
+    limits: Vec<Limit>,
 }
 
 /// Seals under way.
@@ -130,26 +131,27 @@ impl Shard {
         if inode.kind != Kind::File || layout.is_inline() || layout.generation != m.generation {
             return Ok(Err(Status::STALE_GENERATION.into()));
         }
-        let Some(extent) = layout.extent_of(&m.chunk) else { return Ok(Ok(None)) };
-        let stripe = usize::from(m.chunk.stripe);
-        let target = extent.targets.get(stripe).copied().unwrap_or_default();
-        if extent.cut(stripe) < m.end || m.full.is_some_and(|full| full != target) {
+        let (Some(extent), Some(stripe)) = (layout.extent_of(&m.chunk), layout.stripe(&m.chunk)) else {
+            return Ok(Ok(None));
+        };
+        let is_closed = extent.cut(usize::from(m.chunk.stripe)) < m.end;
+        if is_closed || m.full.is_some_and(|full| !stripe.has(full)) {
             return Ok(Ok(None));
         }
         if layout.extents.len() >= EXTENTS_MAX {
             let text = format!(
-                "target {target} is full, and file {} has gone on elsewhere {EXTENTS_MAX} times already: copy it to a \
-                 new one",
+                "target {} is full, and file {} has gone on elsewhere {EXTENTS_MAX} times already: copy it to a new one",
+                m.full.unwrap_or(stripe.first()),
                 m.ino
             );
             return Ok(Err(Refusal::with(Status::errno(Errno::ENOSPC), text)));
         }
-        let targets = host.spread.successors(inode.policy, extent, m.full, m.room);
-        let begin = |targets: Vec<TargetId>| {
+        let stripes = host.spread.successors(inode.policy, extent, m.full, m.room);
+        let begin = |stripes: Vec<Stripe>| {
             let (generation, extent) = (m.generation, extent.number);
-            Some(SealBegun { ino: m.ino, generation, extent, targets })
+            Some(SealBegun { ino: m.ino, generation, extent, stripes })
         };
-        Ok(targets.map(begin))
+        Ok(stripes.map(begin))
     }
 
     /// The intent is durable: the targets are told.
@@ -160,14 +162,16 @@ impl Shard {
         }
         let layout = self.inode(host, ino)?.map(|inode| inode.layout).unwrap_or_default();
         let extent = layout.extent(seal.extent).filter(|_| layout.generation == seal.generation);
-        let count = extent.map_or(0, |extent| extent.targets.len());
-        let mut run = Run { id: seal.id, left: BTreeMap::new(), limits: alloc::vec![None; count] };
-        for (stripe, target) in extent.iter().flat_map(|extent| extent.targets.iter().enumerate()) {
-            let Some(extent) = extent else { break };
-            let (chunk, floor) = (extent.chunk(stripe), extent.floor(stripe));
-            let job = Job::Seal { target: *target, chunk, floor };
-            run.left
-                .insert(host.errands.send(Owner::Seal(ino, stripe), self.term(), job, &mut host.out), stripe);
+        let count = extent.map_or(0, |extent| extent.stripes.len());
+        let mut run =
+            Run { id: seal.id, left: BTreeMap::new(), limits: alloc::vec![Limit::default(); count] };
+        let chunks = extent.iter().flat_map(|extent| extent.named());
+        for (chunk, target) in chunks.flat_map(|(chunk, on)| on.targets().iter().map(move |on| (chunk, *on)))
+        {
+            let (stripe, floor) = (usize::from(chunk.stripe), layout.floor(&chunk));
+            let job = Job::Seal { target, chunk, floor };
+            let errand = host.errands.send(Owner::Seal(ino, stripe), self.term(), job, &mut host.out);
+            run.left.insert(errand, stripe);
         }
         self.seals.runs.insert(ino, run);
         self.seal_done(host, ino)
@@ -183,7 +187,7 @@ impl Shard {
     ) -> Result<(), StoreError> {
         let Some(run) = self.seals.runs.get_mut(&ino) else { return Ok(()) };
         if let Some(stripe) = run.left.remove(&errand) {
-            run.limits[stripe] = limit;
+            run.limits[stripe].note(limit);
         }
         self.seal_done(host, ino)
     }
@@ -208,7 +212,7 @@ impl Shard {
             return Ok(());
         }
         let Some(run) = self.seals.runs.remove(&ino) else { return Ok(()) };
-        let sealed = Sealed { ino, id: run.id, limits: run.limits };
+        let sealed = Sealed { ino, id: run.id, limits: run.limits.into_iter().map(Limit::of_all).collect() };
         self.decide(host, &Internal::Sealed(sealed))?;
         // It counted as open meanwhile.
         self.purge(host, alloc::vec![ino])

@@ -87,7 +87,9 @@ impl Shard {
         }
         match (owner, job, reply) {
             (Owner::Deletion(_, target), _, JobReply::Done) => self.deleted(host, target),
-            (Owner::Trim(ino), _, JobReply::Trimmed(blocks)) => self.trimmed(host, ino, task, blocks),
+            (Owner::Trim(ino), Job::Trim { chunk, .. }, JobReply::Trimmed(blocks)) => {
+                self.trimmed(host, ino, Some((task, chunk, blocks)))
+            }
             (Owner::Seal(ino, _), _, JobReply::Sealed(limit)) => {
                 self.stripe_sealed(host, ino, task, Some(limit))
             }

@@ -1,6 +1,7 @@
 //! Truncates: every chunk file of the layout is told its new length.
 
 use super::Shard;
+use super::stripes::Answers;
 use crate::command::{Internal, Trimmed};
 use crate::fail::corrupt;
 use crate::group::Host;
@@ -11,13 +12,13 @@ use crate::row::Inode;
 use crate::row::trim::Trim;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
-use skep_types::{Decode, Ino};
+use skep_types::{ChunkId, Decode, Ino};
 
 #[derive(Debug)]
 struct Run {
     id: u64,
     left: BTreeSet<u64>,
-    blocks: u64,
+    found: Answers,
 }
 
 /// Truncates under way.
@@ -70,34 +71,34 @@ impl Shard {
             return Ok(());
         }
         let keeps_reserved = trim.longer == Some(true);
-        let mut run = Run { id: trim.id, left: BTreeSet::new(), blocks: 0 };
-        for extent in &inode.layout.extents {
-            for (stripe, target) in extent.targets.iter().enumerate() {
-                let (chunk, size) = (extent.chunk(stripe), extent.local_size(stripe, trim.size));
-                let job = Job::Trim { target: *target, chunk, size, keeps_reserved };
-                run.left.insert(host.errands.send(Owner::Trim(ino), self.term(), job, &mut host.out));
-            }
+        let mut run = Run { id: trim.id, left: BTreeSet::new(), found: Answers::default() };
+        for (chunk, target) in inode.layout.chunks() {
+            let extent = inode.layout.extent_of(&chunk);
+            let size = extent.map_or(0, |extent| extent.local_size(usize::from(chunk.stripe), trim.size));
+            let job = Job::Trim { target, chunk, size, keeps_reserved };
+            run.left.insert(host.errands.send(Owner::Trim(ino), self.term(), job, &mut host.out));
         }
         let empty = run.left.is_empty();
         self.trims.runs.insert(ino, run);
-        if empty { self.trimmed(host, ino, 0, 0) } else { Ok(()) }
+        if empty { self.trimmed(host, ino, None) } else { Ok(()) }
     }
 
-    /// A target confirmed.
+    /// A target confirmed: errand, chunk file, its blocks. `None`: there was none to be told.
     pub(super) fn trimmed<S: Store>(
         &mut self,
         host: &mut Host<S>,
         ino: Ino,
-        errand: u64,
-        blocks: u64,
+        told: Option<(u64, ChunkId, u64)>,
     ) -> Result<(), StoreError> {
         let Some(run) = self.trims.runs.get_mut(&ino) else { return Ok(()) };
-        run.left.remove(&errand);
-        run.blocks = run.blocks.saturating_add(blocks);
+        if let Some((errand, chunk, blocks)) = told {
+            run.left.remove(&errand);
+            run.found.note(chunk, 0, blocks);
+        }
         if !run.left.is_empty() {
             return Ok(());
         }
-        let done = Trimmed { ino, id: run.id, blocks: run.blocks };
+        let done = Trimmed { ino, id: run.id, blocks: run.found.blocks() };
         self.trims.runs.remove(&ino);
         self.decide(host, &Internal::Trimmed(done))
     }

@@ -121,19 +121,19 @@ fn extents_follow_the_plan() {
     let mut spread = spread(&map(&targets, &[]));
     let at = Continue { ino: Ino(9), generation: Generation(3), number: 0, from: 0, to: 1, like: None };
     let first = spread.extents(None, at).unwrap();
-    assert_eq!((first.len(), first[0].end, first[0].targets.len()), (1, 16 << 20, 1));
+    assert_eq!((first.len(), first[0].end, first[0].stripes.len()), (1, 16 << 20, 1));
     let rest = spread.extents(None, Continue { from: 16 << 20, to: (1 << 30) + 1, ..at }).unwrap();
-    assert_eq!((rest[0].start, rest[0].targets.len()), (16 << 20, 4));
-    assert_eq!((rest[1].end, rest[1].targets.len()), (u64::MAX, 6));
+    assert_eq!((rest[0].start, rest[0].stripes.len()), (16 << 20, 4));
+    assert_eq!((rest[1].end, rest[1].stripes.len()), (u64::MAX, 6));
     for extent in &rest {
-        let mut targets = extent.targets.clone();
+        let mut targets: Vec<TargetId> = extent.stripes.iter().map(Stripe::first).collect();
         targets.sort();
         targets.dedup();
-        assert_eq!(targets.len(), extent.targets.len());
+        assert_eq!(targets.len(), extent.stripes.len());
     }
     let wish = Policy { pool: skep_types::PoolId(0), chunk_size: 65_536, targets: 3, inline_limit: None };
     let fixed = spread.extents(Some(wish), at).unwrap();
-    assert_eq!((fixed.len(), fixed[0].end, fixed[0].targets.len()), (1, u64::MAX, 3));
+    assert_eq!((fixed.len(), fixed[0].end, fixed[0].stripes.len()), (1, u64::MAX, 3));
 }
 
 /// `count` targets on nodes of `per_node` each, pool 1, with 1 GiB free.
@@ -345,25 +345,25 @@ fn like_another_file() {
     for _ in 0..20 {
         let copy = spread.extents(None, Continue { like: Some(&source), ..at }).unwrap();
         for (one, other) in copy.iter().zip(&source.extents) {
-            assert_eq!((one.origin, &one.targets), (Ino(9), &other.targets));
+            assert_eq!((one.origin, &one.stripes), (Ino(9), &other.stripes));
         }
     }
     let wide = Policy { targets: 3, ..Policy::default() };
     let fixed = spread.extents(Some(wide), Continue { like: Some(&source), ..at }).unwrap();
-    assert_eq!((fixed.len(), fixed[0].targets.len()), (1, 3));
+    assert_eq!((fixed.len(), fixed[0].stripes.len()), (1, 3));
     let asked = Policy { targets: 9, ..Policy::default() };
     let fewer = Layout {
         generation: Generation(1),
         trims: Default::default(),
         extents: spread.extents(Some(asked), at).unwrap(),
     };
-    assert_eq!((spread.asked(Some(asked), &fewer), fewer.extents[0].targets.len()), (vec![9], 6));
+    assert_eq!((spread.asked(Some(asked), &fewer), fewer.extents[0].stripes.len()), (vec![9], 6));
     let mut less = map.clone();
-    let gone = source.extents[0].targets[0];
+    let gone = source.extents[0].stripes[0].first();
     less.targets.retain(|target| target.target != gone);
     spread.update(&less);
     let copy = spread.extents(None, Continue { like: Some(&source), ..at }).unwrap();
-    assert!(copy.iter().all(|extent| !extent.targets.contains(&gone)));
+    assert!(copy.iter().all(|extent| !extent.stripes.contains(&Stripe::on(gone))));
 }
 
 /// Goal: a target that a client found full is not asked until its free space has grown: figures that are older than the

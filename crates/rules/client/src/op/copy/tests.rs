@@ -15,9 +15,9 @@ fn pattern(len: usize) -> Vec<u8> {
 fn a_part_is_cut_to_what_is_left() {
     let chunk = ChunkId { ino: Ino(1), generation: skep_types::Generation(1), extent: 0, stripe: 0 };
     let part = Segment {
-        from: (TargetId(1), chunk),
+        from: (Stripe::on(TargetId(1)), chunk),
         from_offset: 100,
-        to: (TargetId(2), chunk),
+        to: (Stripe::on(TargetId(2)), chunk),
         to_offset: 1_000,
         len: 50,
         file_offset: 7,

@@ -12,7 +12,7 @@ fn file(bed: &mut Bed, held: u64) -> (Ino, Layout) {
 
 fn ask(ino: Ino, layout: &Layout, end: u64) -> SealExtent {
     let extent = &layout.extents[0];
-    let (chunk, full) = (extent.chunk(0), Some(extent.targets[0]));
+    let (chunk, full) = (extent.chunk(0), Some(extent.stripes[0].first()));
     SealExtent { ino, generation: layout.generation, chunk, end, room: 1, full }
 }
 
@@ -41,7 +41,7 @@ fn the_order_is_kept() {
     let layout = bed.reply::<OpenReply>(shown).unwrap().unwrap().layout;
     let places: Vec<_> = layout.extents.iter().map(|e| (e.number, e.start, e.end)).collect();
     assert_eq!(places, [(0, 0, 700), (1, 700, 16 << 20)]);
-    assert_ne!(layout.extents[0].targets, layout.extents[1].targets);
+    assert_ne!(layout.extents[0].stripes, layout.extents[1].stripes);
     let records = bed.log.len();
     bed.auto_sync = true;
     bed.call(OTHER, ask(ino, &old, 701)).unwrap();
@@ -104,7 +104,7 @@ fn who_does_not_seal_stays_open() {
         let policy = Policy { pool: PoolId(0), chunk_size: 1 << 16, targets: 2, inline_limit: Some(0) };
         bed.call(ME, SetPolicy { ino, policy, spread: None }).unwrap();
         let old = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap().layout;
-        let second = old.extents[0].targets[1];
+        let second = old.extents[0].stripes[1].first();
         if away {
             bed.down.insert(second);
         } else {
@@ -152,11 +152,14 @@ fn no_room_anywhere() {
             chunk: extent.chunk(0),
             end: 1,
             room: 1,
-            full: Some(extent.targets[0]),
+            full: Some(extent.stripes[0].first()),
         };
         let to = bed.send(ME, wish);
         if let Err(refusal) = bed.replies[&to].1.clone() {
-            errors.push((refusal.status, refusal.detail.contains(&format!("target {}", extent.targets[0]))));
+            errors.push((
+                refusal.status,
+                refusal.detail.contains(&format!("target {}", extent.stripes[0].first())),
+            ));
         }
         layout = layout_of(&mut bed, ino);
     }
