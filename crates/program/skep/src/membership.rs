@@ -9,8 +9,8 @@ use crate::identity::Memory;
 use crate::metrics::MGMTD;
 use skep_net::{Endpoint, Keyring, machine_id};
 use skep_types::{
-    Capacity, ClusterId, Errno, FenceEpoch, Incarnation, LogSeq, MapVersion, NodeId, Role, ServiceKind,
-    ShardId, Uuid,
+    Capacity, ClusterId, Errno, FenceEpoch, Incarnation, LogSeq, MapVersion, Millis, NodeId, Role,
+    ServiceKind, ShardId, Uuid,
 };
 use skep_wire::mgmt::{
     Address, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode, RegisterNodeReply,
@@ -57,6 +57,8 @@ pub trait Member: Send + Sync + 'static {
     fn map(&self, map: MapReply);
     /// A newer fence list.
     fn fences(&self, fences: FencesReply);
+    /// mgmtd has accepted a heartbeat that was sent then, and its map and fences were given.
+    fn vouched(&self, sent: Millis);
 }
 
 /// What a daemon is, as mgmtd wants to know it.
@@ -357,6 +359,7 @@ impl Membership {
     }
 
     fn beat(&mut self, member: &impl Member, known: &mut Known) -> Result<(), CallError> {
+        let sent = skep_net::now();
         let report = member.report();
         self.introduction.index = self.introduction.index.max(report.index);
         let reply = match self.ask(&self.heartbeat(report, known)) {
@@ -379,6 +382,7 @@ impl Membership {
             known.map = Some(map.version);
             member.map(map);
         }
+        member.vouched(sent);
         Ok(())
     }
 }

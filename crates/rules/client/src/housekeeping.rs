@@ -21,6 +21,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn housekeeping(&self) -> u64 {
         let mut ok = self.revive().await;
         ok &= self.renew().await;
+        self.listen().await;
         let needing: Vec<ShardId> = self.shared.with(|s| s.shards.needing().collect());
         ok &= self.reclaim_due(needing, Shards::begin_report).await;
         ok &= self.settle_locks().await;

@@ -84,6 +84,10 @@ impl<S: Store> Group<S> {
             Input::Courier { task, result } => self.courier(task, result),
             Input::Map { own, map } => self.take_map(own, &map),
             Input::Fences(fences) => self.take_fences(&fences),
+            Input::Vouched(at) => self.deliver_to_all(|shard, _| {
+                shard.vouched(at);
+                Ok(())
+            }),
             Input::LowSpace(low) => {
                 self.host.low_space = low;
                 Ok(())

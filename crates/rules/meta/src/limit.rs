@@ -60,6 +60,8 @@ pub const GROWTH_SWEEP_MS: u64 = 60_000;
 pub const RETRY_FIRST_MS: u64 = 100;
 /// Longest such pause.
 pub const RETRY_LAST_MS: u64 = 10_000;
+/// Two servers that end each other's terms count as doing so until this has passed without it.
+pub const CHASE_MS: u64 = 10 * RETRY_LAST_MS;
 /// Deletion-queue rows that were left out of memory are looked for again after this.
 pub const RESCAN_MS: u64 = 15_000;
 /// Deepest directory that is moved safely: its ancestors are walked.

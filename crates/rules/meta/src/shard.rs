@@ -120,6 +120,10 @@ pub struct Shard {
     served: bool,
     /// A target has heard of a later term: then the next one begins here.
     renew_at: Option<Millis>,
+    /// When that was.
+    deposed_at: Millis,
+    /// mgmtd has said since that this process has its place still.
+    is_vouched_for: bool,
     /// So many terms were ended by that, one after the other.
     deposed: u32,
     /// Its deadline as the group knows it.

@@ -28,9 +28,9 @@ pub const OPENS_MAX: u32 = 1 << 24;
 
 /// Most groups of one server.
 pub const GROUPS_MAX: u32 = 16;
-/// The ports of a group are so many further than those of the one before: the services of a machine have neighbouring
-/// ones.
-pub const GROUP_PORTS: u16 = 10;
+/// The ports of a group are so many further than those of the one before: behind all that the services of a machine have by
+/// default.
+pub const GROUP_PORTS: u16 = 100;
 
 /// When the command log is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

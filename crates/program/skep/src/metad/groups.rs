@@ -24,8 +24,11 @@ pub fn serve(
             scope.spawn(move || {
                 crate::log::name_thread(&format!("metad.{number}"));
                 let ended = serve(&config, stop.clone(), readiness);
-                // Half a server would leave half of the names unanswered: a restart of the process mends both.
-                stop.set();
+                if let Err(e) = &ended {
+                    error!("{e}");
+                    // Half a server would leave half of the names unanswered: a restart of the process mends both.
+                    stop.set();
+                }
                 ended.map_err(|e| format!("group {number}: {e}"))
             })
         };
@@ -101,6 +104,21 @@ mod tests {
             );
         }
         assert!(all.iter().all(|group| group.cache_size == Size::mib(100)));
+    }
+
+    /// Goal: no group takes a port that another service of the machine has by default.
+    #[test]
+    fn default_ports_of_groups_are_their_own() {
+        use crate::config::address::{HTTP_PORT, METAD_PORT, MGMTD_PORT, STORAGED_PORT};
+        let config = MetadConfig { groups: 16, ..MetadConfig::default() };
+        let groups: Vec<_> = (1..16).map(|number| of_group(&config, number)).collect();
+        let ports: Vec<u16> =
+            groups.iter().flat_map(|group| [group.listen[0].port(), group.http.unwrap().port()]).collect();
+        let taken =
+            [MGMTD_PORT, METAD_PORT, STORAGED_PORT, HTTP_PORT, HTTP_PORT + 1, HTTP_PORT + 2, HTTP_PORT + 3];
+        assert!(ports.iter().all(|port| !taken.contains(port)), "{ports:?}");
+        let once: std::collections::BTreeSet<_> = ports.iter().collect();
+        assert_eq!(once.len(), ports.len());
     }
 
     /// Goal: a server that comes back with fewer groups than it has says so, instead of leaving shards without an

@@ -4,7 +4,7 @@ use crate::membership::{Member, Report};
 use skep_disk::log::LogError;
 use skep_meta::{JobFailure, JobReply};
 use skep_net::Waker;
-use skep_types::{Capacity, LogSeq, ShardId};
+use skep_types::{Capacity, LogSeq, Millis, ShardId};
 use skep_wire::mgmt::{FencesReply, MapReply};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -29,6 +29,8 @@ pub struct Letters {
     pub checkpointed: bool,
     /// The state directory is (no longer) nearly full.
     pub low_space: Option<bool>,
+    /// The newest heartbeat that mgmtd accepted was sent then.
+    pub vouched: Option<Millis>,
 }
 
 /// See the module.
@@ -124,5 +126,9 @@ impl Member for Mailbox {
 
     fn fences(&self, fences: FencesReply) {
         self.put(|letters| letters.fences = Some(fences));
+    }
+
+    fn vouched(&self, sent: Millis) {
+        self.put(|letters| letters.vouched = Some(sent));
     }
 }

@@ -165,6 +165,9 @@ impl Metad {
             self.courier.set_map(map.clone());
             self.step(Input::Map { own: self.who.place.node, map });
         }
+        if let Some(sent) = letters.vouched {
+            self.step(Input::Vouched(sent));
+        }
         if let Some(low) = letters.low_space {
             self.step(Input::LowSpace(low || self.rules().store().trouble().is_some()));
         }

@@ -312,6 +312,8 @@ impl Member for Storaged {
         }
         self.admission.write().unwrap_or_else(PoisonError::into_inner).set_fences(&fences);
     }
+
+    fn vouched(&self, _sent: skep_types::Millis) {}
 }
 
 #[cfg(test)]

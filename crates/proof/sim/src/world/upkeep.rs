@@ -210,5 +210,9 @@ impl World {
         let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
         upkeep.fences_wanted |= beat.epoch > known;
         upkeep.map_wanted |= is_behind;
+        let sent = skep_types::Millis(upkeep.beat_at - BEAT_MS);
+        if !is_behind && self.metad_at(node).is_some() {
+            self.metad_input(node, Input::Vouched(sent));
+        }
     }
 }

@@ -4,8 +4,9 @@
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::{Ended, Shards, Shared};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::{Errno, NodeId, ShardId};
+use skep_types::{Errno, Millis, NodeId, ShardId};
 use skep_wire::Status;
 use skep_wire::meta::{Event, Events, EventsReply};
 
@@ -42,6 +43,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.refresh_map().await;
                 Err(Errno::EAGAIN)
             }
+        }
+    }
+
+    /// A mount that holds something and asks for nothing would not hear that a shard began a term, and would lose what it holds
+    /// with the grace period of that. So it asks every server that knows it now and then; those on which somebody waits are
+    /// asked all the time.
+    pub(crate) async fn listen(&self) {
+        let now = self.port.now();
+        for node in self.shared.with(|s| s.nodes_to_listen_to(now)) {
+            // Whoever does not answer is asked again the next time, and by all who want something of it.
+            let _ = self.ask_events(node, 0).await;
         }
     }
 
@@ -91,7 +103,20 @@ impl Shared {
     fn names_channel(&self, node: NodeId) -> Option<ShardId> {
         let shards = self.wished_shards(node);
         let told = shards.iter().find(|shard| self.shards.told(**shard).is_some());
-        told.or_else(|| shards.first()).copied()
+        let known = || self.shards.known_here().find(|shard| self.map.leader(*shard) == Some(node));
+        told.or_else(|| shards.first()).copied().or_else(known)
+    }
+
+    /// Servers that know this mount and that nobody asks, when it is time.
+    fn nodes_to_listen_to(&mut self, now: Millis) -> BTreeSet<NodeId> {
+        let Some(session) = self.session.open() else { return BTreeSet::new() };
+        if now.since(self.listened) < session.timeout_ms / 4 {
+            return BTreeSet::new();
+        }
+        self.listened = now;
+        let asked = self.nodes_to_ask();
+        let leaders = self.shards.known_here().filter_map(|shard| self.map.leader(shard));
+        leaders.filter(|node| !asked.contains(node)).collect()
     }
 
     /// Servers whose events there is a reason to ask for: something waits there.

@@ -161,6 +161,12 @@ impl Shards {
         self.lives.get(&shard).filter(|life| life.reclaim == Reclaim::Done).map(|life| life.term)
     }
 
+    /// Shards that know all that this mount has open there, or knew it in an earlier term.
+    pub fn known_here(&self) -> impl Iterator<Item = ShardId> + '_ {
+        let knows = |life: &Life| life.reclaim == Reclaim::Done;
+        self.lives.iter().filter(move |(_, life)| knows(life)).map(|(shard, _)| *shard)
+    }
+
     /// Shards that must be told, or may wait for it.
     pub fn needing(&self) -> impl Iterator<Item = ShardId> + '_ {
         let needs = |life: &Life| matches!(life.reclaim, Reclaim::First | Reclaim::Needed);

@@ -7,8 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::log::Record;
 use skep_types::{
-    ChunkId, ClientId, Decode, DecodeError, FenceEpoch, Incarnation, LogSeq, NodeId, Role, Seq, ShardId,
-    Slot, TargetId, Term,
+    ChunkId, ClientId, Decode, DecodeError, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, Role, Seq,
+    ShardId, Slot, TargetId, Term,
 };
 use skep_wire::meta::{
     AskOutcome, AskOutcomeReply, Decide, MetaRequest, Prepare, PrepareReply, ShardCall, ShardStamp,
@@ -97,6 +97,9 @@ pub enum Input {
     },
     /// A newer fence list.
     Fences(FencesReply),
+    /// mgmtd has answered a heartbeat of this life that was sent then, and whatever map it told of is here: no other
+    /// process had taken this server's place.
+    Vouched(Millis),
     /// Time passed: see [`super::Group::next_deadline`].
     Tick,
     /// The disk of the server is (no longer) nearly full.

@@ -5,11 +5,12 @@ use super::create::{Born, Wanted, born_in};
 use super::make_node;
 use crate::choose::Plan;
 use crate::ctx::{Ctx, Done};
-use crate::fail::{Fail, corrupt};
+use crate::fail::Fail;
 use crate::row::Inode;
+use crate::row::slot::Gate;
 use crate::tree::{Place, Spot, target};
 use alloc::vec;
-use skep_types::codec::{Bytes, DecodeError};
+use skep_types::codec::Bytes;
 use skep_types::{Errno, Kind};
 use skep_wire::Empty;
 use skep_wire::meta::{
@@ -32,14 +33,16 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeDirOn) -> Result<Done, Fail> {
     let plan = Plan { names: vec![(m.parent, m.name.clone())], parts: vec![(m.on, vec![op])] };
     let decided = ctx.decide(plan)?;
     let made = decided.promises.into_iter().next().and_then(|promise| promise.made);
-    let TxnMade { ino, attr } =
-        made.ok_or_else(|| Fail::Store(corrupt("promise", DecodeError::Invalid("directory"))))?;
+    // A vote that does not say what it is for comes of a faulty server: nothing of this one is at fault.
+    let TxnMade { ino, attr } = made.filter(|made| made.ino.shard() == m.on).ok_or(Errno::EIO)?;
     ctx.add(&mut parent, free, target(&m.name, ino, Kind::Dir))?;
     parent.enter();
     parent.touch_content(ctx.scene.at);
     ctx.put_inode(m.parent, &parent);
     ctx.count_away(|away| away.saturating_add(1))?;
-    Ok(Done::reply(&EntryReply { ino, kind: Kind::Dir, attr: Some(attr), live: None }))
+    // Whoever syncs the directory asks its own shard, which knows of it by this record only.
+    let reply = EntryReply { ino, kind: Kind::Dir, attr: Some(attr), live: None };
+    Ok(Done::gated(&reply, Gate::Durable))
 }
 
 /// Everything that a new directory inherits is worked out here.

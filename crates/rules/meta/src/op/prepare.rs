@@ -56,6 +56,11 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Prepare) -> Result<Done, Fail> {
     }
 }
 
+/// Where the disk is nearly full nothing is promised.
+pub fn no_room() -> Done {
+    Done::reply(&PrepareReply { vote: no(Errno::ENOSPC) })
+}
+
 fn busy(why: &str) -> Fail {
     Refusal::with(Status::BUSY, why).into()
 }

@@ -64,6 +64,8 @@ impl Shard {
             least: Term(0),
             served: false,
             renew_at: None,
+            deposed_at: Millis(0),
+            is_vouched_for: false,
             deposed: 0,
             noted: None,
             noted_load: Load::default(),

@@ -3,7 +3,7 @@
 use super::{Locks, Shard};
 use crate::command::{Format, Internal, Place};
 use crate::group::{Host, not_ready};
-use crate::limit::{ERA_TERM_BITS, RETRY_FIRST_MS, RETRY_LAST_MS, TERMS_END};
+use crate::limit::{CHASE_MS, ERA_TERM_BITS, RETRY_FIRST_MS, RETRY_LAST_MS, TERMS_END};
 use crate::row::header::Keys;
 use crate::store::{Store, StoreError};
 use alloc::format;
@@ -66,7 +66,25 @@ impl Shard {
 
     /// Is its term over, because targets have heard of a later one?
     pub fn must_renew(&self, now: Millis) -> bool {
-        self.has_term() && self.renew_at.is_some_and(|at| now >= at)
+        self.has_term() && self.renewal().is_some_and(|at| now >= at)
+    }
+
+    /// When its next term begins. A server that was superseded is cut off from targets by the later term, and nothing else may
+    /// be true of this one until mgmtd has answered it: what its map says may be old.
+    pub fn renewal(&self) -> Option<Millis> {
+        self.renew_at.filter(|at| self.is_vouched_for && *at != NEVER)
+    }
+
+    /// mgmtd knows no other process in its place, as of `at`.
+    pub fn vouched(&mut self, at: Millis) {
+        self.is_vouched_for |= self.renew_at.is_some() && at > self.deposed_at;
+    }
+
+    /// A target takes what comes in this term. After a while without refusals the next one is no chase any more.
+    pub fn accepted(&mut self, now: Millis) {
+        if now.since(self.deposed_at) > CHASE_MS {
+            self.deposed = 0;
+        }
     }
 
     /// A target has heard of a later term than this one, `heard`, and refuses what comes in it. What it refused stays under
@@ -82,15 +100,19 @@ impl Shard {
         if is_possible {
             self.least = self.least.max(next);
         }
-        if self.renew_at.is_some() {
+        // One that named a term that cannot be must not cover up one that can.
+        if self.renew_at.is_some_and(|at| at != NEVER || !is_possible) {
             return;
         }
         let pause = (RETRY_FIRST_MS << self.deposed.min(16)).min(RETRY_LAST_MS);
         self.renew_at = Some(if is_possible { host.now.plus(pause) } else { NEVER });
+        (self.deposed_at, self.is_vouched_for) = (host.now, false);
         self.deposed += 1;
         host.out.fetch_map = true;
         host.out.warn(format!(
-            "shard {}: term {} of this server was ended by a later one: {why}. Targets refuse what comes in it; a later term              begins if the map still gives the shard to this server. If it does and no other server has it, this copy of its              data may be an older one: stop the server, and put the newest one back",
+            "shard {}: term {} of this server was ended by a later one: {why}. Targets refuse what comes in it; a later term \
+             begins once mgmtd has said that the shard is still this server's. If no other server has it, this copy of its data \
+             may be an older one: stop the server, and put the newest one back",
             self.id,
             self.term()
         ));
@@ -107,10 +129,22 @@ impl Shard {
         self.opens.drop_all(&mut host.opens);
         let (last, durable) = (self.last, self.durable);
         let (leads, state, served) = (self.leads, self.state, self.served || self.serves);
-        let (least, deposed) = (self.least, self.deposed);
+        let (least, deposed, deposed_at) = (self.least, self.deposed, self.deposed_at);
         let (noted, noted_load) = (self.noted, self.noted_load);
         let read = Self::read(host, self.id)?.unwrap_or_else(|| Self::new(host, self.id));
-        *self = Self { last, durable, leads, state, served, least, deposed, noted, noted_load, ..read };
+        *self = Self {
+            last,
+            durable,
+            leads,
+            state,
+            served,
+            least,
+            deposed,
+            deposed_at,
+            noted,
+            noted_load,
+            ..read
+        };
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! Time: deadlines of waits, the end of grace, forgotten growths; and what became of jobs for other servers.
 
 use super::Shard;
-use super::place::NEVER;
 use crate::group::{Host, Job, JobReply, Load, Owner};
 use crate::limit::{GROWTH_SWEEP_MS, WAIT_DEADLINE_MS};
 use crate::store::{Store, StoreError};
@@ -23,7 +22,7 @@ impl Shard {
             self.grace.deadline(),
             self.deletions.deadline(),
             self.locks.deadline(),
-            self.renew_at.filter(|at| *at != NEVER),
+            self.renewal(),
             self.txns.deadline(),
             growth,
         ]
@@ -82,8 +81,7 @@ impl Shard {
         reply: JobReply,
     ) -> Result<(), StoreError> {
         if owner.asks_a_target() {
-            // It takes what comes in this term.
-            self.deposed = 0;
+            self.accepted(host.now);
         }
         match (owner, job, reply) {
             (Owner::Deletion(_, target), _, JobReply::Done) => self.deleted(host, target),

@@ -102,6 +102,31 @@ fn a_term_that_begins_is_heard_of() {
     assert_eq!(cluster.borrow().shard.reclaims, reclaims + 1);
 }
 
+/// Goal: a mount that holds a lock, waits for nothing and asks for nothing hears of a new term from its housekeeping, long
+/// before a grace period is over: others could get the lock.
+#[test]
+fn a_mount_that_only_holds_hears_of_terms() {
+    let (cluster, first) = mounted();
+    let file = create(&first, b"f");
+    block_on(first.set_lock(file.handle, wish(1, WRITE))).unwrap();
+    block_on(first.housekeeping());
+    let client = first.shared.borrow().client().0;
+    let reclaims = {
+        let shard = &mut cluster.borrow_mut().shard;
+        shard.term += 1;
+        shard.locks.restart();
+        let begun = TermBegun { shard: ShardId(0), term: Term(shard.term) };
+        shard.locks.tell(client, begun.into());
+        shard.reclaims
+    };
+    block_on(first.housekeeping());
+    assert_eq!(cluster.borrow().shard.reclaims, reclaims, "not all the time");
+    let timeout = first.shared.borrow().session.open().unwrap().timeout_ms;
+    cluster.borrow_mut().now += timeout / 4;
+    block_on(first.housekeeping());
+    assert_eq!(cluster.borrow().shard.reclaims, reclaims + 1);
+}
+
 /// Goal: a shard that takes no wishes, or no report, for it is in its grace period, keeps the mount from nothing else: what
 /// became of other waits is told at once, and the wish is put again, once at each call.
 #[test]
