@@ -110,10 +110,11 @@ impl Shared {
     /// Servers that know this mount and that nobody asks, when it is time.
     fn nodes_to_listen_to(&mut self, now: Millis) -> BTreeSet<NodeId> {
         let Some(session) = self.session.open() else { return BTreeSet::new() };
-        if now.since(self.listened) < session.timeout_ms / 4 {
+        // A mount that has just begun has nothing to hear yet.
+        if now.since(*self.listened.get_or_insert(now)) < session.timeout_ms / 4 {
             return BTreeSet::new();
         }
-        self.listened = now;
+        self.listened = Some(now);
         let asked = self.nodes_to_ask();
         let leaders = self.shards.known_here().filter_map(|shard| self.map.leader(shard));
         leaders.filter(|node| !asked.contains(node)).collect()

@@ -77,7 +77,7 @@ pub struct Shared {
     /// What is to be opened again in a new session before anybody else may use it; `None` = it has begun.
     pub reopening: Option<VecDeque<Ino>>,
     /// When servers were last asked what they have to tell, without anybody who waits for it.
-    pub listened: Millis,
+    pub listened: Option<Millis>,
     /// Highest fence epoch seen; goes into every header.
     pub epoch: FenceEpoch,
     /// Where everything is.
