@@ -146,9 +146,15 @@ fn killed_at(
 fn ends_within(call: &str, child: &mut Child, limit: Duration) {
     until(&format!("{call}: a killed program ends"), limit, || match child.try_wait() {
         Ok(Some(_)) => Ok(()),
-        _ => Err("it waits".to_owned()),
+        _ => Err(format!("it waits in {}", place_in_kernel(child))),
     })
     .unwrap();
+}
+
+/// Where a program is that does not end: in which of its calls, or in its end.
+fn place_in_kernel(child: &Child) -> String {
+    let stack = fs::read_to_string(format!("/proc/{}/stack", child.id())).unwrap_or_else(|e| e.to_string());
+    stack.lines().filter_map(|line| line.split_whitespace().nth(1)).collect::<Vec<_>>().join(" ")
 }
 
 fn is_waiting(call: &str, child: &mut Child) {

@@ -117,6 +117,10 @@ fn promise(ctx: &mut Ctx<'_>, op: &TxnOp) -> Result<Redo, Fail> {
             Ok(Redo::MakeDir(RedoMakeDir { ino, parent: *parent, new: new.clone(), at: ctx.scene.at }))
         }
         TxnOp::RetireDir(m) => {
+            // One that went with an older copy of this shard, which was put back, has only a name left: that may go.
+            if ctx.is_home(m.ino) && ctx.find_inode(m.ino)?.is_none() {
+                return Ok(Redo::RetireDir(m.clone()));
+            }
             let inode = ctx.dir(m.ino)?;
             if inode.parent() != m.parent {
                 return Err(Errno::ESTALE.into());

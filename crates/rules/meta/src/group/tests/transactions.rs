@@ -362,6 +362,25 @@ fn the_older_goes_first() {
     settle(&mut bed);
 }
 
+/// Goal: a name whose directory went with an older copy of its shard, which was put back, can be removed; a directory that
+/// is only being made there is not taken for one.
+#[test]
+fn a_name_without_its_directory_can_go() {
+    let mut bed = bed();
+    let lost = Ino::new(ShardId(1), 9_999);
+    let retire = |ino| TxnOp::RetireDir(TxnRetireDir { ino, parent: Ino::ROOT });
+    assert_eq!(ask(&mut bed, prepare(1, 1, retire(lost))), Vote::Yes(TxnPromise::default()));
+    assert_eq!(decide(&mut bed, 1, 1, true), Ok(Empty {}));
+    let coming = made(ask(&mut bed, prepare(2, 2, make())));
+    let to = bed.shard_sends(ShardId(1), prepare(3, 2, retire(coming)));
+    let vote = bed.reply::<PrepareReply>(to);
+    assert!(
+        matches!(vote, Some(Ok(PrepareReply { vote: Vote::Conflict(_) }) | Err(Status::BUSY))),
+        "{vote:?}"
+    );
+    bed.check();
+}
+
 /// Goal: names that a shard has locked in a directory stand in the way of its removal by another shard.
 #[test]
 fn a_directory_with_a_locked_name_stays() {
