@@ -58,7 +58,7 @@ pub trait Member: Send + Sync + 'static {
     /// A newer fence list.
     fn fences(&self, fences: FencesReply);
     /// mgmtd has accepted a heartbeat that was sent then, and its map and fences were given.
-    fn vouched(&self, sent: Millis);
+    fn vouched(&self, _sent: Millis) {}
 }
 
 /// What a daemon is, as mgmtd wants to know it.

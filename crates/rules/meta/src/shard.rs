@@ -70,8 +70,6 @@ pub struct Shard {
     era: u16,
     /// The map says that this server answers for it.
     leads: bool,
-    /// It was formatted in this term.
-    is_new: bool,
     /// As the map says: nobody is served from a shard that is still new.
     state: ShardState,
     /// Service has begun in this term.

@@ -30,7 +30,12 @@ pub const OPENS_MAX: u32 = 1 << 24;
 pub const GROUPS_MAX: u32 = 16;
 /// The ports of a group are so many further than those of the one before: behind all that the services of a machine have by
 /// default.
-pub const GROUP_PORTS: u16 = 100;
+const GROUP_PORTS: u16 = 100;
+
+/// A port of a group: that of the first one, or further. 0 is any free one, for each.
+pub fn port_of_group(first: u16, number: u32) -> u16 {
+    if first == 0 { 0 } else { first + GROUP_PORTS * number as u16 }
+}
 
 /// When the command log is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -201,8 +201,6 @@ impl Member for Daemon {
     fn fences(&self, _fences: FencesReply) {
         self.fences.fetch_add(1, Ordering::SeqCst);
     }
-
-    fn vouched(&self, _sent: Millis) {}
 }
 
 /// Goal: map and fences come once, and a heartbeat says which map the daemon acts upon.

@@ -2,7 +2,7 @@
 //! log, rows and threads. They end together.
 
 use crate::config::MetadConfig;
-use crate::config::metad::GROUP_PORTS;
+use crate::config::metad::port_of_group;
 use crate::daemon::{Readiness, Stop};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ fn of_group(config: &MetadConfig, number: u32) -> MetadConfig {
     if number == 0 {
         return own;
     }
-    let further = |port: u16| if port == 0 { 0 } else { port + GROUP_PORTS * number as u16 };
+    let further = |port: u16| port_of_group(port, number);
     if !own.alias.is_empty() {
         own.alias = format!("{}.{number}", own.alias);
     }

@@ -312,8 +312,6 @@ impl Member for Storaged {
         }
         self.admission.write().unwrap_or_else(PoisonError::into_inner).set_fences(&fences);
     }
-
-    fn vouched(&self, _sent: skep_types::Millis) {}
 }
 
 #[cfg(test)]

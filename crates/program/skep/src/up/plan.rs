@@ -3,7 +3,7 @@
 use super::cluster_file::ClusterFile;
 use crate::admin::{Failure, Outcome};
 use crate::config::address::Address;
-use crate::config::metad::GROUP_PORTS;
+use crate::config::metad::port_of_group;
 use crate::config::service::SOCKET_PATH_MAX;
 use crate::identity::write_durably;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,8 +95,8 @@ pub fn mgmtd_addresses(dir: &Path, ports: &BTreeMap<String, u16>) -> Vec<Address
 
 /// The ports of a service whose first one is `first`: a group of a metadata server has its own.
 fn ports_of(service: &ServicePlan, first: u16, groups: u32) -> impl Iterator<Item = u16> {
-    let count = if service.kind == Kind::Metad { groups as u16 } else { 1 };
-    (0..count).map(move |group| first + group * GROUP_PORTS)
+    let count = if service.kind == Kind::Metad { groups } else { 1 };
+    (0..count).map(move |group| port_of_group(first, group))
 }
 
 /// The first of the ports that `service` gets: free now, and none of the `taken` ones, which are promised to others.

@@ -29,7 +29,6 @@ impl Shard {
             level: crate::command::COMMAND_LEVEL_MIN,
             era: 0,
             leads: false,
-            is_new: false,
             state: ShardState::New,
             serves: false,
             terms: Terms::default(),

@@ -2,15 +2,12 @@
 //! of its own. Below it everything stays there.
 
 use super::Shard;
-use crate::fail::corrupt;
 use crate::group::{Host, Request};
-use crate::key;
-use crate::row::Inode;
 use crate::row::inode::SPREADS;
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::{Decode, Ino, Kind, NodeId, Reachability, ShardId};
+use skep_types::{Ino, Kind, NodeId, Reachability, ShardId};
 use skep_wire::meta::{MakeDirOn, MetaRequest};
 use skep_wire::mgmt::{MapReply, ShardState};
 
@@ -68,12 +65,10 @@ impl Shard {
     }
 
     fn spreads<S: Store>(&self, host: &Host<S>, dir: Ino) -> Result<bool, StoreError> {
-        if dir == Ino::ROOT {
-            return Ok(true);
+        if dir.shard() != self.id {
+            return Ok(false);
         }
-        let Some(row) = host.store.get(&key::inode(dir))? else { return Ok(false) };
-        let inode = Inode::from_bytes(&row).map_err(|e| corrupt("inode row", e))?;
-        Ok(inode.flags & SPREADS != 0)
+        Ok(dir == Ino::ROOT || self.inode(host, dir)?.is_some_and(|inode| inode.flags & SPREADS != 0))
     }
 }
 

@@ -175,7 +175,7 @@ impl Shard {
         self.keys = format.keys;
         self.terms.push(term, index);
         self.decide(host, &Internal::Format(format.clone()))?;
-        (self.is_new, self.started) = (true, Some(index));
+        self.started = Some(index);
         self.renew_serials(host)?;
         host.out.sync_now = true;
         Ok(())
