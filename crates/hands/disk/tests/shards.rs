@@ -133,7 +133,7 @@ impl Bench {
         self.newest = self.newest.max(client);
         let seq = self.seqs.entry(client).or_default();
         *seq += 1;
-        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(*seq) };
+        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(*seq), epoch: 1 };
         let (incarnation, node) = (Incarnation(1), NodeId(0));
         let peer = PeerIdentity { role: Role::Client, client: ClientId(client), incarnation, node };
         self.next += 1;
@@ -197,14 +197,18 @@ fn map(state: ShardState) -> MapReply {
         incarnation: Incarnation(1),
     };
     MapReply {
-        names: skep_types::NamesKey::default(),
-        pools: vec![],
         version: MapVersion(1),
-        cluster: ClusterId::default(),
         nodes: vec![node],
-        targets: vec![],
-        shards: vec![ShardEntry { shard: ShardId(0), replicas: vec![OWN], epoch: 1, state, era: 0 }],
+        shards: vec![ShardEntry {
+            shard: ShardId(0),
+            members: vec![OWN],
+            leader: OWN,
+            epoch: 1,
+            state,
+            era: 0,
+        }],
         command_level: 1,
+        ..MapReply::default()
     }
 }
 

@@ -173,8 +173,7 @@ impl Peer {
         };
         if pulse.map > self.map {
             // What arrives is not decoded: the asking side is not what is measured.
-            let known = if self.client == 0 { MapVersion(0) } else { self.map };
-            let message = GetMap { known };
+            let message = GetMap { known: self.map };
             self.link.send(&Header::request(GetMap::KIND, 1), &message.to_bytes(), &[]).expect("sent");
             let frame = self.link.recv(&mut [], Instant::now() + PATIENCE, &|| false).expect("a map");
             counts.maps += 1;

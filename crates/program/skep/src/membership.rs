@@ -13,8 +13,8 @@ use skep_types::{
     ServiceKind, ShardId, Uuid,
 };
 use skep_wire::mgmt::{
-    Address, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode, RegisterNodeReply,
-    RegistryAge, TargetReport,
+    Address, ClusterView, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode,
+    RegisterNodeReply, RegistryAge, TargetReport,
 };
 use skep_wire::{Hello, Refusal, Status, VERSION_MAX, Welcome};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,7 @@ pub struct Report {
 pub trait Member: Send + Sync + 'static {
     /// How it is.
     fn report(&self) -> Report;
-    /// A newer map.
+    /// A newer map, whole.
     fn map(&self, map: MapReply);
     /// A newer fence list.
     fn fences(&self, fences: FencesReply);
@@ -349,7 +349,7 @@ impl Membership {
             incarnation: self.memory.incarnation,
             targets,
             capacity,
-            map: known.map.unwrap_or_default(),
+            map: known.map.version(),
             index,
             formatted,
             registry: self.memory.seen(),
@@ -377,10 +377,17 @@ impl Membership {
             self.caller.hello.epoch = fences.epoch;
             member.fences(fences);
         }
-        if known.map != Some(reply.map) {
-            let map = self.ask(&GetMap { known: MapVersion(0) })?;
-            known.map = Some(map.version);
-            member.map(map);
+        if known.map.version() != reply.map {
+            let told = self.ask(&GetMap { known: known.map.version() })?;
+            if known.map.take(told).is_err() {
+                // Whatever it is a difference to, it is nothing that is held here.
+                let whole = self.ask(&GetMap { known: MapVersion(0) })?;
+                known
+                    .map
+                    .take(whole)
+                    .map_err(|gap| CallError::Refused(Refusal::with(Status::MALFORMED, gap.to_string())))?;
+            }
+            member.map(known.map.map().clone());
         }
         member.vouched(sent);
         Ok(())
@@ -395,7 +402,7 @@ fn is_superseded(refusal: &Refusal) -> bool {
 #[derive(Default)]
 struct Known {
     fences: Option<(FenceEpoch, u64)>,
-    map: Option<MapVersion>,
+    map: ClusterView,
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ fn what_was_answered_outlives_kill() {
         let map = ask(&mut server, &GetMap { known: MapVersion(0) }).unwrap();
         assert!(map.version > version && map.cluster == first.cluster);
         assert_eq!(map.nodes.len(), 2 + round as usize, "mgmtd itself, one metad, the storage servers");
-        assert!(map.shards.len() == 4 && map.shards.iter().all(|shard| shard.replicas == [first.node]));
+        assert!(map.shards.len() == 4 && map.shards.iter().all(|shard| shard.members == [first.node]));
         version = map.version;
         assert_eq!(ask(&mut server, &GetFences {}).unwrap().sessions, sessions);
     }

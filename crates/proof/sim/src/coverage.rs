@@ -14,6 +14,7 @@ pub const MARKERS: &[&str] = &[
     "metad was killed",
     "one metad was down and another served",
     "a directory of another metad",
+    "a metad was asked with a newer map",
     "metad was killed between append and reply",
     "a term of one shard ended alone",
     "storaged was killed",
@@ -90,6 +91,8 @@ pub const MARKERS: &[&str] = &[
 /// Situations that are reached too seldom to be asked of 400 seeds.
 pub const RARE: &[&str] = &[
     "STALE_GENERATION",
+    "NOT_LEADER",
+    "ELSEWHERE",
     "a growth was given up",
     "a growth's chunks were deleted a second time",
     "an append ended at a hole of a full target",

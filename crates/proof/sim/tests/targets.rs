@@ -253,7 +253,7 @@ impl Bed {
         });
     }
 
-    fn word(&self) -> Word {
+    fn word(&mut self) -> Word {
         let entry = self.registry.map(MapVersion(0)).targets.remove(0);
         Word { consistency: entry.consistency, failures: entry.failures, decisions: entry.decisions }
     }

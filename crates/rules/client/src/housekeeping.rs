@@ -21,6 +21,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn housekeeping(&self) -> u64 {
         let mut ok = self.revive().await;
         ok &= self.renew().await;
+        if self.shared.with(|s| s.map.is_behind()) {
+            ok &= self.refresh_map().await;
+        }
         self.listen().await;
         let needing: Vec<ShardId> = self.shared.with(|s| s.shards.needing().collect());
         ok &= self.reclaim_due(needing, Shards::begin_report).await;
@@ -112,5 +115,5 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
 /// The daemon was not reached, or not ready.
 pub(crate) fn is_passing(status: Status) -> bool {
-    status.is_transient() || status == Status::STALE_MAP || status.as_errno() == Some(Errno::EIO)
+    status.is_transient() || status.is_misdirected() || status.as_errno() == Some(Errno::EIO)
 }

@@ -1,9 +1,11 @@
 //! One request of an operation, on its way to its answer.
 
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, DecodeError, Errno, Incarnation, Ino, NodeId, Reader, ShardId, TargetId};
+use skep_types::{
+    ClientId, Decode, DecodeError, Encode, Errno, Incarnation, Ino, NodeId, Reader, ShardId, TargetId,
+};
 use skep_wire::Refusal;
-use skep_wire::meta::ShardStamp;
+use skep_wire::meta::{ShardCall, ShardStamp};
 
 /// To whom a request goes. Which node that is, the map says at every try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub(crate) struct Job<'a> {
     pub node: Option<NodeId>,
     /// The last try had no answer at all.
     pub unanswered: bool,
+    /// The last try came to the wrong server, and it is known how to find the right one.
+    pub sent_on: bool,
     /// Why the last try did not settle it.
     pub trouble: Option<Refusal>,
     pub settled: Option<Result<Reply, Refusal>>,
@@ -104,8 +108,19 @@ impl Job<'_> {
             bound: None,
             node: None,
             unanswered: false,
+            sent_on: false,
             trouble: None,
             settled: None,
+        }
+    }
+
+    /// The shard's epoch, as far as it is known at this try.
+    pub fn tell_epoch(&mut self, epoch: u64) {
+        let mut r = Reader::new(&self.body);
+        let Ok(call) = ShardCall::decode(&mut r) else { return };
+        if call.epoch != epoch {
+            let head = self.body.len() - r.remaining();
+            self.body.splice(..head, ShardCall { epoch, ..call }.to_bytes());
         }
     }
 

@@ -99,7 +99,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) fn shard_body<M: Message>(&self, shard: ShardId, message: &M, changing: bool) -> Vec<u8> {
         let seq = if changing { self.position.borrow_mut().next_seq(shard) } else { Seq(0) };
         let mut body = Vec::with_capacity(128);
-        ShardCall { shard, slot: self.slot, seq }.encode(&mut body);
+        // The epoch is told at each try, as it is known then.
+        ShardCall { shard, slot: self.slot, seq, epoch: 0 }.encode(&mut body);
         message.encode(&mut body);
         body
     }

@@ -13,14 +13,14 @@
 
 use crate::job::{Job, Reply, To, garbled, split_stamp};
 use crate::lane::{Lane, refuse};
-use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS};
+use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, HOPS_MAX};
 use crate::port::{Answer, Call, Cell, MGMTD, Outcome, Port};
 use crate::state::{SessionState, Shards, Shared};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, Encode, Errno, Millis, NodeId, Term};
+use skep_types::{ClientId, Decode, Encode, Errno, MapVersion, Millis, NodeId, Term};
 use skep_wire::meta::{DropLocks, GetLock, Reclaim, SetLock, ShardStamp};
-use skep_wire::mgmt::GetMap;
+use skep_wire::mgmt::{Gap, GetMap, MapReply};
 use skep_wire::storage::{
     CopyChunk, PunchChunk, ReserveChunk, StatChunks, SyncChunks, TrimChunk, WriteChunk,
 };
@@ -33,11 +33,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         // While there is no session everything waits for the next one.
         let mut sender = self.shared.with(|s| s.sender());
         let mut began = sender;
-        let mut backoff = BACKOFF_MIN_MS;
+        let (mut backoff, mut hops) = (BACKOFF_MIN_MS, 0);
         // Was mgmtd asked for the newest map since these jobs began, and did it answer?
         let mut newest = false;
         loop {
             end_with_session(jobs, began, sender);
+            jobs.iter_mut().for_each(|job| job.sent_on = false);
             // What goes on in this session is of this one from now on.
             began = sender.or(began);
             // Shards that forgot are told first, and may say that a lock is lost.
@@ -58,13 +59,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if limit != 0 && waited >= limit {
                 return stop(jobs, &self.gave_up(jobs, waited));
             }
-            if backoff == BACKOFF_MAX_MS {
-                self.complain(jobs, started);
+            if hops < HOPS_MAX && self.goes_on_at_once(jobs, &mut newest).await {
+                hops += 1;
+            } else {
+                if backoff == BACKOFF_MAX_MS {
+                    self.complain(jobs, started);
+                }
+                self.port.pause(backoff).await;
+                backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
+                hops = 0;
+                // A daemon that does not answer may have moved; the map knows.
+                newest = self.refresh_map().await;
             }
-            self.port.pause(backoff).await;
-            backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
-            // A daemon that does not answer may have moved; the map knows.
-            newest = self.refresh_map().await;
             sender = self.shared.with(|s| s.sender());
         }
     }
@@ -84,6 +90,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                             alloc::format!("target {target} was removed from the cluster with what it held"),
                         )));
                     }
+                    (To::Shard(shard), None) if s.map.is_retired(shard) => {
+                        job.settled = Some(Err(refuse(
+                            Errno::EIO,
+                            alloc::format!("shard {shard} is retired: nobody answers for it any more"),
+                        )));
+                    }
                     (_, None) => {
                         job.trouble = Some(refuse(
                             Errno::EIO,
@@ -99,8 +111,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Sends what is not settled, once, in the session of `sender`.
     pub(crate) async fn round(&self, jobs: &mut [Job<'_>], sender: ClientId) {
-        let epoch = self.shared.with(|s| s.epoch);
         let ready = |job: &Job<'_>| job.settled.is_none() && job.node.is_some();
+        let epoch = self.shared.with(|s| {
+            for job in jobs.iter_mut().filter(|job| ready(job)) {
+                if let To::Shard(shard) = job.to {
+                    job.tell_epoch(s.map.epoch(shard));
+                }
+            }
+            s.epoch
+        });
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(jobs.len());
         for job in jobs.iter_mut().filter(|job| ready(job)) {
             let changing = changes(job);
@@ -128,6 +147,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     fn outcome(&self, job: &mut Job<'_>, outcome: Outcome, sender: ClientId) {
         job.unanswered = !matches!(outcome, Outcome::Answer(_));
+        if let (To::Shard(shard), Some(node), true) = (job.to, job.node, job.unanswered) {
+            self.shared.with(|s| s.map.is_misled(shard, node));
+        }
         match outcome {
             Outcome::Lost => {
                 job.unsure = true;
@@ -140,7 +162,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Outcome::Answer(answer) => match self.answer(job, answer, sender) {
                 Ok(reply) => job.settled = Some(Ok(reply)),
-                Err(refusal) if refusal.status.is_transient() || refusal.status == Status::STALE_MAP => {
+                Err(refusal) if refusal.status.is_transient() || refusal.status.is_misdirected() => {
+                    job.sent_on = self.shared.with(|s| s.misdirected(job.to, job.node, &refusal));
                     job.trouble = Some(refusal);
                 }
                 Err(refusal) if refusal.status == Status::FENCED => {
@@ -166,7 +189,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let mut new = false;
             if let To::Shard(shard) = job.to {
                 // Who does not serve the shard does not know its term.
-                let term = if answer.status == Status::STALE_MAP { Term(0) } else { stamp.term };
+                let term = if answer.status.is_misdirected() { Term(0) } else { stamp.term };
                 new = s.heard(node, answer.incarnation, (shard, term));
                 if accepted && job.changing {
                     s.changes += 1;
@@ -218,18 +241,40 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
+    /// Did everything that is not settled come to the wrong server, and is it known where to go instead?
+    async fn goes_on_at_once(&self, jobs: &[Job<'_>], newest: &mut bool) -> bool {
+        if !jobs.iter().filter(|job| job.settled.is_none()).all(|job| job.sent_on) {
+            return false;
+        }
+        // A leader that was named is asked without mgmtd, which may be away.
+        let is_named =
+            |s: &Shared, job: &Job<'_>| s.node_of(job.to).is_some_and(|node| job.node != Some(node));
+        let open = || jobs.iter().filter(|job| job.settled.is_none());
+        if !self.shared.with(|s| open().all(|job| is_named(s, job))) {
+            *newest = self.refresh_map().await;
+        }
+        true
+    }
+
     /// Asks mgmtd for a newer map, once. `true`: it answered.
     pub(crate) async fn refresh_map(&self) -> bool {
         let known = self.shared.with(|s| s.map.version());
+        match self.fetch_map(known).await {
+            Some(Err(Gap)) => self.fetch_map(MapVersion(0)).await.is_some(),
+            answered => answered.is_some(),
+        }
+    }
+
+    async fn fetch_map(&self, known: MapVersion) -> Option<Result<(), Gap>> {
         let job = Job::new(To::Mgmt, GetMap::KIND, GetMap { known }.to_bytes(), false);
-        let Ok(reply) = self.once(job).await else { return false };
-        let Ok(map) = reply.read::<<GetMap as Message>::Reply>() else { return false };
-        self.shared.with(|s| {
-            if s.map.update(map) {
-                s.map_is_newer();
-            }
-        });
-        true
+        let map = self.once(job).await.ok()?.read::<MapReply>().ok()?;
+        Some(self.shared.with(|s| {
+            s.map.update(map).map(|is_newer| {
+                if is_newer {
+                    s.map_is_newer();
+                }
+            })
+        }))
     }
 
     /// The cluster ended the session of `client`: said once.
@@ -289,6 +334,26 @@ impl Shared {
     /// The present client; 0 without a session.
     pub(crate) fn client(&self) -> ClientId {
         self.session.open().map_or(ClientId(0), |session| session.client)
+    }
+
+    /// `node` refused what is for `to`. `true`: ask again at once, somebody else.
+    fn misdirected(&mut self, to: To, node: Option<NodeId>, refusal: &Refusal) -> bool {
+        let (To::Shard(shard), Some(node)) = (to, node) else { return false };
+        match refusal.status {
+            Status::NOT_LEADER => {
+                if let Some(lead) = refusal.lead.filter(|lead| self.map.hint(shard, *lead)) {
+                    self.shards.led_by(shard, lead.node);
+                    return true;
+                }
+                self.map.is_misled(shard, node);
+                false
+            }
+            Status::ELSEWHERE => {
+                self.map.is_misled(shard, node);
+                self.map.is_older_than(refusal.view)
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn node_of(&self, to: To) -> Option<NodeId> {

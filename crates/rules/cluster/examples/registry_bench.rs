@@ -95,7 +95,7 @@ impl Bench {
             apply(SetSession { session }.into());
         }
         for shard in &mut state.shards {
-            shard.replicas = vec![NodeId(1)];
+            (shard.members, shard.leader) = (vec![NodeId(1)], NodeId(1));
         }
         let config = Config {
             max_nodes: 1 << 20,
@@ -199,7 +199,7 @@ fn main() {
             2.0 * both
         });
         bench.nodes_and_sessions(&say);
-        bytes(&bench, &at);
+        bytes(&mut bench, &at);
     }
 }
 
@@ -274,7 +274,7 @@ fn target_bytes() {
     println!("bytes target 1000 1 1 {:.2}", more / f64::from(1_000 * TARGETS_PER_NODE));
 }
 
-fn bytes(bench: &Bench, at: &str) {
+fn bytes(bench: &mut Bench, at: &str) {
     let map = bench.registry.map(MapVersion(0)).to_bytes().len();
     println!("bytes map {at} {map}");
     let mut out = Output::default();

@@ -12,6 +12,7 @@ mod alias;
 mod capacity;
 mod command;
 pub mod formats;
+mod history;
 pub mod limits;
 mod node;
 mod placement;

@@ -64,3 +64,5 @@ pub const DYNAMIC_FACTOR: u64 = 2;
 /// A target comes back from a fuller class once its free space is above the limit by this share of it
 /// (an eighth), so that one at the limit does not move the map to and fro.
 pub const RETURN_SHARE: u64 = 8;
+/// Removals from the map that are remembered: who holds a map from before the oldest of them is told the whole.
+pub const GONE_MAX: usize = 1_024;

@@ -101,7 +101,7 @@ impl Registry {
 
     /// Highest era of the shards that a node leads.
     fn era_of(&self, node: NodeId) -> u16 {
-        let led = self.state.shards.iter().filter(|shard| shard.replicas.first() == Some(&node));
+        let led = self.state.shards.iter().filter(|shard| shard.is_led_by(node));
         led.map(|shard| shard.era).max().unwrap_or(0)
     }
 
@@ -168,9 +168,7 @@ impl Registry {
     /// Its server says so: from now on these shards are never formatted again.
     fn shards_are_formatted(&mut self, node: NodeId, formatted: Vec<ShardId>, out: &mut Output) {
         let is_new = |entry: &&ShardEntry| {
-            entry.state == ShardState::New
-                && entry.replicas.first() == Some(&node)
-                && formatted.contains(&entry.shard)
+            entry.state == ShardState::New && entry.is_led_by(node) && formatted.contains(&entry.shard)
         };
         let shards: Vec<ShardId> = self.state.shards.iter().filter(is_new).map(|entry| entry.shard).collect();
         if !shards.is_empty() {
@@ -230,7 +228,7 @@ impl Registry {
                 targets.len()
             ));
         }
-        let shards = self.state.shards.iter().filter(|shard| shard.replicas.contains(&m.node)).count();
+        let shards = self.state.shards.iter().filter(|shard| shard.members.contains(&m.node)).count();
         if shards > 0 {
             return busy(format!(
                 "{alias} holds {shards} metadata shards, and shards cannot be moved yet: start it again, with \

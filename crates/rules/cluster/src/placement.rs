@@ -1,16 +1,20 @@
 //! Which metadata server holds which shard.
 
+use crate::alias::unknown;
 use crate::command::{PlaceShards, Placed};
 use crate::registry::{Output, Registry};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{NodeId, ServiceKind, ShardId};
+use skep_types::{Errno, NodeId, ServiceKind, ShardId};
+use skep_wire::mgmt::{ShardEntry, ShardState};
+use skep_wire::{Refusal, Status};
 
 impl Registry {
     /// Spreads the shards of a new cluster evenly over its metadata servers, once all of them have registered: who comes later gets
     /// none, for formatted shards do not move by themselves.
     pub(crate) fn place_shards(&mut self, out: &mut Output) {
-        let homeless = self.state.shards.iter().filter(|entry| entry.replicas.is_empty());
+        let is_homeless = |entry: &&ShardEntry| entry.members.is_empty() && entry.state == ShardState::New;
+        let homeless = self.state.shards.iter().filter(is_homeless);
         let shards: Vec<ShardId> = homeless.map(|entry| entry.shard).collect();
         let metads = self.state.nodes.values().filter(|node| node.service == ServiceKind::Metad);
         let metads: Vec<NodeId> = metads.map(|node| node.id).collect();
@@ -22,5 +26,29 @@ impl Registry {
         let places = places.map(|(shard, node)| Placed { shard, node: *node }).collect();
         self.commit(PlaceShards { places }, out);
         self.map_changed();
+    }
+
+    /// Gives a shard to another metadata server, which has its rows: what it is stays, and its epoch tells everybody that
+    /// they know an older place of it. No request does this yet.
+    pub fn give_shard(&mut self, shard: ShardId, node: NodeId, out: &mut Output) -> Result<(), Refusal> {
+        let refuse = |errno, text| Err(Refusal::with(Status::errno(errno), text));
+        let Some(entry) = self.state.shards.iter().find(|entry| entry.shard == shard) else {
+            return Err(unknown("shard", u32::from(shard.0), "shard"));
+        };
+        if entry.state == ShardState::Retired {
+            return refuse(
+                Errno::EINVAL,
+                format!("shard {shard} is retired: nobody answers for it any more"),
+            );
+        }
+        if self.state.nodes.get(&node).is_none_or(|known| known.service != ServiceKind::Metad) {
+            return refuse(Errno::EINVAL, format!("node {node} is no metadata server of this cluster"));
+        }
+        if !entry.is_led_by(node) {
+            out.notes.push(format!("shard {shard} is given to node {node}"));
+            self.commit(PlaceShards { places: Vec::from([Placed { shard, node }]) }, out);
+            self.map_changed();
+        }
+        Ok(())
     }
 }

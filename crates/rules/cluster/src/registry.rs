@@ -1,6 +1,7 @@
 //! Turns requests and the passing of time into commands and answers.
 
 use crate::command::Command;
+use crate::history::History;
 use crate::limits::{
     NODES_MAX, OFFLINE_MS, POOLS_MAX, PROBABLY_OFFLINE_MS, SESSION_TIMEOUT_MS, SESSIONS_MAX, TARGETS_MAX,
 };
@@ -156,6 +157,8 @@ pub struct Registry {
     pub(crate) indexes_at: Millis,
     /// Seconds since 1970, as the hands said last: for people only.
     pub(crate) clock: u64,
+    /// The map as it was told, for differences.
+    pub(crate) history: History,
     term: Term,
     changes: u32,
 }
@@ -191,6 +194,7 @@ impl Registry {
             indexes_at: now,
             state,
             clock: 0,
+            history: History::default(),
             term,
             changes: 1,
         }
@@ -269,7 +273,8 @@ impl Registry {
             MgmtRequest::RegisterTarget(m) => self.register_target(to, m, out),
             MgmtRequest::Heartbeat(m) => self.heartbeat(now, to, m, out),
             MgmtRequest::GetMap(m) => {
-                out.body(to, &self.map(m.known));
+                let map = self.map(m.known);
+                out.body(to, &map);
                 Ok(())
             }
             MgmtRequest::GetFences(_) => {

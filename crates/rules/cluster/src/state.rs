@@ -140,7 +140,8 @@ impl State {
     pub fn format(cluster: ClusterId, names: NamesKey, shards: u16) -> Self {
         let shard = |id| ShardEntry {
             shard: ShardId(id),
-            replicas: Vec::new(),
+            members: Vec::new(),
+            leader: NodeId(0),
             epoch: 0,
             state: ShardState::New,
             era: 0,
@@ -247,8 +248,12 @@ impl State {
 
     fn place(&mut self, places: &[Placed]) {
         for place in places {
-            if let Some(entry) = self.shards.iter_mut().find(|entry| entry.shard == place.shard) {
-                entry.replicas = alloc::vec![place.node];
+            let is_meant =
+                |entry: &&mut ShardEntry| entry.shard == place.shard && entry.state != ShardState::Retired;
+            let Some(entry) = self.shards.iter_mut().find(is_meant) else { continue };
+            // Its state stays: one that was formatted is never new again, wherever it is.
+            if (entry.leader, &entry.members[..]) != (place.node, &[place.node]) {
+                (entry.leader, entry.members) = (place.node, Vec::from([place.node]));
                 entry.epoch += 1;
             }
         }
@@ -257,8 +262,11 @@ impl State {
     fn apply_age(&mut self, command: &Command) {
         match command {
             Command::SetShards(set) => {
-                for shard in self.shards.iter_mut().filter(|shard| set.shards.contains(&shard.shard)) {
+                let is_meant =
+                    |shard: &&mut ShardEntry| set.shards.contains(&shard.shard) && shard.state != set.state;
+                for shard in self.shards.iter_mut().filter(is_meant) {
                     shard.state = set.state;
+                    shard.epoch += 1;
                 }
             }
             Command::Started(started) => {
@@ -280,13 +288,14 @@ impl State {
                 self.changes += RESTORED_JUMP;
                 self.last_client.0 += RESTORED_JUMP;
                 self.epoch.0 += RESTORED_JUMP;
+                self.shards.iter_mut().for_each(|shard| shard.epoch += RESTORED_JUMP);
                 self.last_node.0 += RESTORED_JUMP_SMALL;
                 // Targets count from 101, also when none was registered before.
                 self.last_target.0 += RESTORED_JUMP_SMALL;
                 self.last_pool.0 += RESTORED_JUMP_SMALL;
             }
             Command::Restored(Restored { node }) => {
-                self.begin_eras(|shard| shard.replicas.first() == Some(node));
+                self.begin_eras(|shard| shard.is_led_by(*node));
             }
             _ => {}
         }

@@ -10,7 +10,7 @@ use crate::state::DEFAULT_POOL;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use skep_types::{Capacity, Consistency, Errno, Millis, NodeId, PoolId, Reachability, TargetId, Uuid};
+use skep_types::{Consistency, Errno, Millis, NodeId, PoolId, Reachability, TargetId, Uuid};
 use skep_wire::mgmt::{RegisterTarget, RegisterTargetReply, RemoveTarget, SetTargetState, TargetReport};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -139,14 +139,18 @@ impl Registry {
     /// Moves the map when a target's space moved much, or a while after it moved at all.
     pub(crate) fn tell_capacities(&mut self, now: Millis) {
         let overdue = now.since(self.told_at) >= CAPACITY_EVERY_MS;
-        let moved = |target: &TargetId, is: &Capacity| {
+        let mut moved = false;
+        for (target, is) in &self.capacities {
             let was = self.told.get(target).copied().unwrap_or_default();
             let much = was.bytes_free.abs_diff(is.bytes_free) > is.bytes / CAPACITY_STEP;
-            much || (overdue && was != *is)
-        };
-        if self.capacities.iter().any(|(target, is)| moved(target, is)) {
-            self.told = self.capacities.clone();
-            self.told_at = now;
+            // Those that moved little are not told with them: they would make the difference of two maps a whole one.
+            if much || (overdue && was != *is) {
+                self.told.insert(*target, *is);
+                moved = true;
+            }
+        }
+        if moved {
+            self.told_at = if overdue { now } else { self.told_at };
             self.map_changed();
         }
     }

@@ -13,20 +13,24 @@ use skep_wire::mgmt::{
 };
 
 impl Registry {
-    /// The map; without content when the asker holds it already.
-    pub fn map(&self, known: MapVersion) -> MapReply {
+    /// The map: what changed in it since the one that the asker holds, where that is known, else the whole.
+    pub fn map(&mut self, known: MapVersion) -> MapReply {
         let version = self.map_version();
-        let current = known == version;
-        MapReply {
-            pools: if current { Vec::new() } else { self.pool_entries().collect() },
-            version,
-            cluster: self.state.cluster,
-            names: self.state.names,
-            nodes: if current { Vec::new() } else { self.node_entries().collect() },
-            targets: if current { Vec::new() } else { self.target_entries(&self.told) },
-            shards: if current { Vec::new() } else { self.state.shards.clone() },
-            command_level: self.state.command_level,
+        let mut history = core::mem::take(&mut self.history);
+        if history.version() != version {
+            history.renew(MapReply {
+                version,
+                nodes: self.node_entries().collect(),
+                targets: self.target_entries(&self.told),
+                shards: self.state.shards.clone(),
+                pools: self.pool_entries().collect(),
+                ..MapReply::default()
+            });
         }
+        self.history = history;
+        let (cluster, names, command_level) =
+            (self.state.cluster, self.state.names, self.state.command_level);
+        MapReply { cluster, names, command_level, ..self.history.since(known) }
     }
 
     /// What every target's daemon last told of its space.

@@ -29,12 +29,12 @@ fn nodes_are_recognised_by_their_uuid() {
 fn the_first_metad_gets_all_shards() {
     let mut c = Cluster::new();
     c.node(1, ServiceKind::Storaged, "").unwrap();
-    assert!(c.map().shards.iter().all(|shard| shard.replicas.is_empty()));
+    assert!(c.map().shards.iter().all(|shard| shard.members.is_empty()));
     c.node(2, ServiceKind::Metad, "").unwrap();
     c.node(3, ServiceKind::Metad, "").unwrap();
     let map = c.map();
     assert_eq!(map.shards.len(), 4);
-    assert!(map.shards.iter().all(|shard| shard.replicas == [NodeId(2)] && shard.epoch == 1));
+    assert!(map.shards.iter().all(|shard| shard.members == [NodeId(2)] && shard.epoch == 1));
 }
 
 /// Goal: the shards of a cluster that is made for several metadata servers wait for all of them, are spread evenly, and stay
@@ -45,11 +45,11 @@ fn shards_are_spread_over_the_metads_of_a_new_cluster() {
     c.node(1, ServiceKind::Metad, "").unwrap();
     c.node(2, ServiceKind::Metad, "").unwrap();
     c.node(2, ServiceKind::Metad, "").unwrap();
-    assert!(c.map().shards.iter().all(|shard| shard.replicas.is_empty()), "one is missing");
+    assert!(c.map().shards.iter().all(|shard| shard.members.is_empty()), "one is missing");
     c.node(3, ServiceKind::Metad, "").unwrap();
     c.node(4, ServiceKind::Metad, "").unwrap();
     let placed = |c: &mut Cluster| {
-        c.map().shards.iter().map(|entry| (entry.replicas.clone(), entry.epoch)).collect::<Vec<_>>()
+        c.map().shards.iter().map(|entry| (entry.members.clone(), entry.epoch)).collect::<Vec<_>>()
     };
     let expected: Vec<_> = [1, 2, 3, 1].into_iter().map(|node| (vec![NodeId(node)], 1)).collect();
     assert_eq!(placed(&mut c), expected);

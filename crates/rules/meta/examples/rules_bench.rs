@@ -51,17 +51,20 @@ impl Bench {
             reachability: Reachability::Online,
             incarnation: Incarnation(1),
         };
-        let shard =
-            |state| ShardEntry { shard: ShardId(0), replicas: vec![NodeId(1)], epoch: 1, state, era: 0 };
+        let shard = |state| ShardEntry {
+            shard: ShardId(0),
+            members: vec![NodeId(1)],
+            leader: NodeId(1),
+            epoch: 1,
+            state,
+            era: 0,
+        };
         let mut map = MapReply {
-            names: skep_types::NamesKey::default(),
-            pools: Vec::new(),
             version: MapVersion(1),
-            cluster: ClusterId::default(),
             nodes: vec![node],
-            targets: vec![],
             shards: vec![shard(ShardState::New)],
             command_level: 1,
+            ..MapReply::default()
         };
         bench.step(Input::Map { own: NodeId(1), map: map.clone() });
         let fences = FencesReply { epoch: FenceEpoch(0), fences: vec![], sessions: vec![], closed: vec![] };
@@ -94,7 +97,7 @@ impl Bench {
             incarnation: Incarnation(1),
             node: NodeId(0),
         };
-        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(self.seq) };
+        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(self.seq), epoch: 1 };
         let request = Request { reply_to: self.seq, peer, epoch: FenceEpoch(0), call, message };
         self.step(Input::Request(request));
         if self.out.replies.is_empty() {

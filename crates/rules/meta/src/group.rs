@@ -104,8 +104,9 @@ impl<S: Store> Group<S> {
             } else if let Some((errand, result)) = self.host.loop_answers.pop_front() {
                 self.loop_answered(errand, result)?;
             } else if let Some((errand, shard, message)) = self.host.loop_calls.pop_front() {
+                let call = self.host.call_to(shard);
                 let (own, epoch) = (self.host.own, self.host.sessions.epoch());
-                self.request(Request::loopback(errand, shard, own, message, epoch))?;
+                self.request(Request::loopback(errand, call, own, message, epoch))?;
             } else {
                 break;
             }

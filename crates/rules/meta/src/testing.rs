@@ -91,6 +91,8 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
     let capacity = Capacity { bytes: 1 << 40, bytes_free: 1 << 39, inodes: 9, inodes_free: 9 };
     MapReply {
         names: NAMES,
+        base: MapVersion(0),
+        gone: skep_wire::mgmt::Gone::default(),
         pools: Vec::new(),
         version: MapVersion(1),
         cluster: ClusterId::default(),
@@ -117,7 +119,7 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
         shards: (0..shards)
             .map(|id| {
                 let (shard, state) = (ShardId(id), ShardState::Active);
-                ShardEntry { shard, replicas: vec![OWN], epoch: 1, state, era: 0 }
+                ShardEntry { shard, members: vec![OWN], leader: OWN, epoch: 1, state, era: 0 }
             })
             .collect(),
         command_level: 1,
@@ -406,7 +408,7 @@ impl Bed {
             incarnation: Incarnation(1),
             node: NodeId(0),
         };
-        let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq) };
+        let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq), epoch: 1 };
         self.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
         to
     }

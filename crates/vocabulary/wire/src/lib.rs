@@ -18,4 +18,4 @@ pub mod storage;
 pub use header::{Crc32c, Flags, HEADER_LEN, Header, HeaderError, MAGIC, VERSION_MAX, VERSION_MIN};
 pub use hello::{Hello, Protection, SessionToken, Welcome};
 pub use message::{Empty, Message, Visitor};
-pub use refusal::{Refusal, Status};
+pub use refusal::{Lead, Refusal, Status, View};

@@ -10,6 +10,7 @@ mod get_fences;
 mod get_map;
 mod get_space;
 mod heartbeat;
+mod map;
 mod open_session;
 mod register_node;
 mod register_target;
@@ -33,6 +34,7 @@ pub use get_fences::GetFences;
 pub use get_map::GetMap;
 pub use get_space::{GetSpace, SpaceReply, TargetSpace};
 pub use heartbeat::Heartbeat;
+pub use map::{ClusterView, Gap, Gone, MapReply};
 pub use open_session::OpenSession;
 pub use register_node::RegisterNode;
 pub use register_target::RegisterTarget;
@@ -45,9 +47,9 @@ pub use set_node_alias::SetNodeAlias;
 pub use set_target_alias::SetTargetAlias;
 pub use set_target_state::SetTargetState;
 pub use shape::{
-    Address, CapacityLimits, CreatePoolReply, EvictionStatus, Fence, FencesReply, HeartbeatReply, MapReply,
-    NodeEntry, NodeStatus, OpenSessionReply, PoolEntry, PoolStatus, RegisterNodeReply, RegisterTargetReply,
-    RegistryAge, SessionStatus, ShardEntry, ShardState, SpaceLimits, StatusReply, TargetEntry, TargetReport,
+    Address, CapacityLimits, CreatePoolReply, EvictionStatus, Fence, FencesReply, HeartbeatReply, NodeEntry,
+    NodeStatus, OpenSessionReply, PoolEntry, PoolStatus, RegisterNodeReply, RegisterTargetReply, RegistryAge,
+    SessionStatus, ShardEntry, ShardState, SpaceLimits, StatusReply, TargetEntry, TargetReport,
 };
 
 crate::family! {

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::fmt;
 use skep_types::codec::{Buffer, Decode, DecodeError, Draw, Encode, Example, Reader};
-use skep_types::{Errno, Term, record};
+use skep_types::{Errno, MapVersion, NodeId, Term, record};
 
 /// The `status` of a refused request: a Linux error for the program, or (from 4096 on) an
 /// answer that only the client itself acts upon.
@@ -11,7 +11,7 @@ use skep_types::{Errno, Term, record};
 pub struct Status(pub u32);
 
 impl Status {
-    /// The map that the sender used is old: fetch the map, send again.
+    /// The target is not served here: the sender's map is old, and a newer one says where it is.
     pub const STALE_MAP: Self = Self(4096);
     /// The layout generation is old: ask the shard for the layout, send again.
     pub const STALE_GENERATION: Self = Self(4097);
@@ -46,6 +46,10 @@ impl Status {
     pub const STALE_LAYOUT: Self = Self(4122);
     /// The target has heard of a later term of the shard: the sender's was ended, it has nothing to say any more.
     pub const OLD_TERM: Self = Self(4123);
+    /// Another server leads the shard: [`Refusal::lead`] says which, send there.
+    pub const NOT_LEADER: Self = Self(4124);
+    /// Nobody can be named here who answers for the shard: fetch the map ([`Refusal::view`]), look where it is.
+    pub const ELSEWHERE: Self = Self(4125);
 
     /// A Linux error as status.
     pub fn errno(errno: Errno) -> Self {
@@ -55,6 +59,11 @@ impl Status {
     /// The Linux error, when it is one.
     pub fn as_errno(self) -> Option<Errno> {
         (1..4096).contains(&self.0).then_some(Errno(self.0 as u16))
+    }
+
+    /// It came to a server that does not have what it is about: worth sending again to the one that has.
+    pub fn is_misdirected(self) -> bool {
+        matches!(self, Self::STALE_MAP | Self::NOT_LEADER | Self::ELSEWHERE)
     }
 
     /// Worth sending again after a pause, unchanged.
@@ -82,6 +91,8 @@ impl fmt::Display for Status {
             Self::CUT_SINCE => "the file was truncated meanwhile",
             Self::STALE_LAYOUT => "the layout used is from before the extent was closed",
             Self::OLD_TERM => "the shard has gone on in a later term",
+            Self::NOT_LEADER => "another server leads the shard",
+            Self::ELSEWHERE => "the shard is somewhere else",
             Self::LOST_CHUNK => "a chunk file is missing or too short",
             _ => match self.as_errno() {
                 Some(errno) => return fmt::Display::fmt(&errno, f),
@@ -111,6 +122,28 @@ impl Decode for Status {
 }
 
 record! {
+    /// Who leads a shard, as the map of the refusing server says.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Lead {
+        /// Its server.
+        pub node: NodeId,
+        /// The shard's epoch there: who knows a later one knows better.
+        pub epoch: u64,
+    }
+}
+
+record! {
+    /// What the refusing server knows of the map, and the sender should know before it asks again.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct View {
+        /// Its map.
+        pub map: MapVersion,
+        /// The shard's epoch in it; 0 = the map does not have the shard.
+        pub epoch: u64,
+    }
+}
+
+record! {
     /// The body of a refused request's answer.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Refusal {
@@ -121,6 +154,10 @@ record! {
     } tags {
         /// OLD_TERM: the term of the shard that was heard of.
         1 => pub term: Option<Term>,
+        /// With NOT_LEADER.
+        2 => pub lead: Option<Lead>,
+        /// With ELSEWHERE.
+        3 => pub view: Option<View>,
     }
 }
 
@@ -132,7 +169,7 @@ impl Refusal {
 
     /// With text for people.
     pub fn with(status: Status, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), term: None }
+        Self { status, detail: detail.into(), term: None, lead: None, view: None }
     }
 }
 

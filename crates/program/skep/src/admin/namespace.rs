@@ -7,7 +7,7 @@ use super::mounted::{self, Link};
 use skep_types::{Ino, Kind, Name, NodeId, Reachability, ShardId, TargetId};
 use skep_wire::Message;
 use skep_wire::meta::Lookup;
-use skep_wire::mgmt::{NodeEntry, StatusReply, TargetEntry};
+use skep_wire::mgmt::{NodeEntry, ShardState, StatusReply, TargetEntry};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -61,7 +61,10 @@ impl<'a> Names<'a> {
             let count = self.status.shards.len();
             Failure::new(format!("there is no shard {shard}; this cluster has {count}, from 0 on"))
         })?;
-        let leader = entry.replicas.first().and_then(|node| self.entry(*node));
+        if entry.state == ShardState::Retired {
+            return Err(Failure::new(format!("shard {shard} is retired: nobody answers for it any more")));
+        }
+        let leader = entry.led_by().and_then(|node| self.entry(node));
         leader.ok_or_else(|| Failure::new(format!("shard {shard} has no metadata server yet; start one")))
     }
 }
@@ -230,7 +233,8 @@ pub mod samples {
     pub fn status() -> StatusReply {
         let shard = |id| ShardEntry {
             shard: ShardId(id),
-            replicas: vec![NodeId(1)],
+            members: vec![NodeId(1)],
+            leader: NodeId(1),
             epoch: 1,
             state: ShardState::Active,
             era: 0,
@@ -295,7 +299,11 @@ mod tests {
         assert!(
             Names::of(&status).leader(ShardId(2)).unwrap_err().to_string().contains("this cluster has 2")
         );
-        status.shards[0].replicas.clear();
+        status.shards[0].leader = NodeId(0);
         assert!(Names::of(&status).leader(ShardId(0)).unwrap_err().to_string().contains("start one"));
+        status.shards[1].state = ShardState::Moving;
+        assert_eq!(Names::of(&status).leader(ShardId(1)).unwrap().alias, "metad-1");
+        status.shards[1].state = ShardState::Retired;
+        assert!(Names::of(&status).leader(ShardId(1)).unwrap_err().to_string().contains("is retired"));
     }
 }

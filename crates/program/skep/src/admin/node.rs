@@ -101,7 +101,7 @@ fn row(status: &StatusReply, node: &NodeStatus) -> NodeRow {
         addresses: entry.addresses.iter().map(|address| address.text.clone()).collect(),
         domain: entry.domain.clone(),
         map: node.map.0,
-        shards: status.shards.iter().filter(|shard| shard.replicas.first() == Some(&entry.node)).count(),
+        shards: status.shards.iter().filter(|shard| shard.is_led_by(entry.node)).count(),
         targets: status.targets.iter().filter(|target| target.node == entry.node).count(),
     }
 }

@@ -6,7 +6,7 @@ use super::namespace::Names;
 use crate::cli::output::{self, OutputArgs, Row};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use skep_wire::mgmt::{ShardState, StatusReply};
+use skep_wire::mgmt::StatusReply;
 use std::io::Write;
 
 /// `skep shard ...`
@@ -30,13 +30,13 @@ pub struct ListArgs {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShardRow {
     id: u16,
-    /// new: not formatted yet; active.
+    /// new: not formatted yet; active; moving: a member comes or goes; retired: nobody answers for it any more.
     state: &'static str,
-    /// Its metadata server; none before the shards of a new cluster are placed.
+    /// Its metadata server; none before the shards of a new cluster are placed, and when it is retired.
     server: Option<String>,
     /// Is the server heard?
     reachability: &'static str,
-    /// Raised when it is placed anew.
+    /// Raised with every change of its members, leader or state.
     epoch: u64,
     /// Times that an older copy of it was put back.
     era: u16,
@@ -60,10 +60,10 @@ impl Row for ShardRow {
 fn rows(status: &StatusReply) -> Vec<ShardRow> {
     let names = Names::of(status);
     let row = |entry: &skep_wire::mgmt::ShardEntry| {
-        let server = entry.replicas.first().copied();
+        let server = entry.led_by();
         ShardRow {
             id: entry.shard.0,
-            state: if entry.state == ShardState::New { "new" } else { "active" },
+            state: entry.state.as_str(),
             server: server.map(|node| names.node(node)),
             reachability: server.map_or("-", |node| names.reachability(node)),
             epoch: entry.epoch,
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(placed.len(), status.shards.len());
         let server = placed[0].server.clone().unwrap();
         assert!(status.nodes.iter().any(|node| node.node.alias == server), "{server}");
-        status.shards[0].replicas.clear();
+        status.shards[0].leader = skep_types::NodeId(0);
         let row = serde_json::to_value(&rows(&status)[0]).unwrap();
         assert_eq!((&row["server"], &row["reachability"]), (&serde_json::Value::Null, &"-".into()));
     }

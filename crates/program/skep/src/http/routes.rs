@@ -86,9 +86,13 @@ pub struct MapDocument {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ShardRow {
     shard: u16,
-    /// Nodes that hold it; the first leads.
-    replicas: Vec<u32>,
-    /// Raised with every change of the list.
+    /// Nodes that hold it.
+    members: Vec<u32>,
+    /// The node that answers for it; none yet, or no more.
+    leader: Option<u32>,
+    /// `new`, `active`, `moving` or `retired`.
+    state: &'static str,
+    /// Raised with every change of these.
     epoch: u64,
 }
 
@@ -97,7 +101,9 @@ impl MapDocument {
     pub fn of(status: &StatusReply) -> Self {
         let shard = |entry: &skep_wire::mgmt::ShardEntry| ShardRow {
             shard: entry.shard.0,
-            replicas: entry.replicas.iter().map(|node| node.0).collect(),
+            members: entry.members.iter().map(|node| node.0).collect(),
+            leader: entry.led_by().map(|node| node.0),
+            state: entry.state.as_str(),
             epoch: entry.epoch,
         };
         Self {

@@ -23,6 +23,10 @@ struct Script {
     registrations: u32,
     /// Map that the last heartbeat said to act upon.
     map_told: MapVersion,
+    /// Maps that were said to be held when one was asked for.
+    maps_asked: Vec<MapVersion>,
+    /// What the map is told as a difference to, whatever is held.
+    base: MapVersion,
 }
 
 struct Fake {
@@ -73,17 +77,15 @@ impl Service for Fake {
                         },
                     );
                 }
-                MgmtRequest::GetMap(_) => {
+                MgmtRequest::GetMap(m) => {
                     let reply = MapReply {
-                        names: skep_types::NamesKey::default(),
                         version: MapVersion(5),
+                        base: if m.known == MapVersion(0) { m.known } else { script.base },
                         cluster: script.cluster,
-                        nodes: vec![],
-                        targets: vec![],
-                        shards: vec![],
-                        pools: vec![],
                         command_level: 1,
+                        ..MapReply::default()
                     };
+                    script.maps_asked.push(m.known);
                     out.answer(conn, &header, &reply);
                 }
                 MgmtRequest::GetFences(_) => {
@@ -132,6 +134,8 @@ impl Running {
             superseded: false,
             registrations: 0,
             map_told: MapVersion(9),
+            maps_asked: Vec::new(),
+            base: MapVersion(0),
         };
         let script = Arc::new(Mutex::new(script));
         let listener = Listener::bind(&Endpoint::Unix(dir.path().join("s"))).unwrap();
@@ -215,6 +219,21 @@ fn what_is_known_is_not_fetched_again() {
     }
     assert_eq!(mgmtd.now().map_told, MapVersion(5));
     assert_eq!((daemon.maps.load(Ordering::SeqCst), daemon.fences.load(Ordering::SeqCst)), (1, 1));
+}
+
+/// Goal: a daemon says which map it holds and gives its parts the merged one; a difference to another map is not used, the
+/// whole is asked for.
+#[test]
+fn a_difference_that_does_not_fit_is_not_used() {
+    let mgmtd = Running::start();
+    let (mut membership, daemon, mut known) = (mgmtd.join(), Daemon::default(), Known::default());
+    let held = MapReply { version: MapVersion(3), ..MapReply::default() };
+    assert_eq!(known.map.take(held), Ok(true));
+    mgmtd.change(|script| script.base = MapVersion(2));
+    membership.beat(&daemon, &mut known).unwrap();
+    assert_eq!(mgmtd.now().maps_asked, [MapVersion(3), MapVersion(0)]);
+    assert_eq!((known.map.version(), daemon.maps.load(Ordering::SeqCst)), (MapVersion(5), 1));
+    assert_eq!(known.map.map().cluster, OWN);
 }
 
 /// Goal: a daemon that mgmtd forgot registers again by itself, and goes on.

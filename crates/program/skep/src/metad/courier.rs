@@ -7,9 +7,9 @@ use super::mailbox::Mailbox;
 use crate::caller::{CallError, Caller, hello};
 use skep_meta::{Job, JobFailure, JobReply, ShardMessage, Task};
 use skep_net::{Keyring, choose, machine_id};
-use skep_types::{FenceEpoch, Incarnation, NodeId, Role, Seq, ShardId, Slot, TargetId};
+use skep_types::{FenceEpoch, Incarnation, NodeId, Role, ShardId, TargetId};
 use skep_wire::meta::ShardCall;
-use skep_wire::mgmt::MapReply;
+use skep_wire::mgmt::{MapReply, ShardEntry};
 use skep_wire::storage::{ChunkStat, DeleteChunks, SealChunk, StatChunks, TrimChunk};
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
@@ -32,10 +32,13 @@ pub struct Courier {
     queues: BTreeMap<NodeId, Queue>,
 }
 
+/// A task, the epoch of the shard that it is for, and the fence epoch.
+type Sent = (Task, u64, FenceEpoch);
+
 struct Queue {
     /// The destination's life and addresses that the thread was started for.
     incarnation: Incarnation,
-    sender: SyncSender<(Task, FenceEpoch)>,
+    sender: SyncSender<Sent>,
 }
 
 impl Courier {
@@ -68,12 +71,15 @@ impl Courier {
             self.mailbox.result(task.id, Ok(reply));
             return Ok(());
         }
-        let node = match &task.job {
+        let (node, shard_epoch) = match &task.job {
             Job::Delete { target, .. }
             | Job::Trim { target, .. }
             | Job::Seal { target, .. }
-            | Job::Stat { target, .. } => self.node_of(*target),
-            Job::Shard { shard, .. } => self.leader_of(*shard),
+            | Job::Stat { target, .. } => (self.node_of(*target), 0),
+            Job::Shard { shard, .. } => {
+                let seat = self.seat(*shard);
+                (seat.and_then(ShardEntry::led_by), seat.map_or(0, |seat| seat.epoch))
+            }
         };
         let node = node.ok_or("the map names no server for it")?;
         if !self.queues.contains_key(&node) {
@@ -81,7 +87,7 @@ impl Courier {
             self.queues.insert(node, queue);
         }
         let queue = self.queues.get(&node).ok_or("no queue")?;
-        queue.sender.try_send((task, epoch)).map_err(|e| match e {
+        queue.sender.try_send((task, shard_epoch, epoch)).map_err(|e| match e {
             TrySendError::Full(_) => format!("{QUEUE_MAX} tasks wait for node {node} already"),
             TrySendError::Disconnected(_) => format!("the thread for node {node} has ended"),
         })
@@ -110,8 +116,8 @@ impl Courier {
         self.map.as_ref()?.targets.iter().find(|entry| entry.target == target).map(|entry| entry.node)
     }
 
-    fn leader_of(&self, shard: ShardId) -> Option<NodeId> {
-        self.map.as_ref()?.shards.iter().find(|entry| entry.shard == shard)?.replicas.first().copied()
+    fn seat(&self, shard: ShardId) -> Option<&ShardEntry> {
+        self.map.as_ref()?.shards.iter().find(|entry| entry.shard == shard)
     }
 
     fn start(&self, node: NodeId) -> Result<Queue, String> {
@@ -122,13 +128,13 @@ impl Courier {
         let mut introduction = hello(Role::Server);
         (introduction.node, introduction.incarnation) = (self.node, self.incarnation);
         let mut caller = Caller::new(self.keyring.clone(), endpoints, introduction);
-        let (sender, tasks) = sync_channel::<(Task, FenceEpoch)>(QUEUE_MAX);
+        let (sender, tasks) = sync_channel::<Sent>(QUEUE_MAX);
         let mailbox = self.mailbox.clone();
         let spawned = std::thread::Builder::new().name(format!("courier-{node}")).spawn(move || {
             // Ends when the owner drops its side.
-            while let Ok((task, epoch)) = tasks.recv() {
+            while let Ok((task, shard_epoch, epoch)) = tasks.recv() {
                 caller.hello.epoch = caller.hello.epoch.max(epoch);
-                let result = match carry(&mut caller, &task) {
+                let result = match carry(&mut caller, &task, shard_epoch) {
                     Err(CallError::Refused(refusal)) if refusal.status == Status::OLD_TERM => {
                         Ok(JobReply::Deposed { term: refusal.term, why: refusal.to_string() })
                     }
@@ -142,18 +148,18 @@ impl Courier {
     }
 }
 
-/// Is this map to be believed? What an older or an empty one does not name is not gone: errands for a target
+/// Is this map to be believed? What an older one or a difference does not name is not gone: errands for a target
 /// that is gone count as done.
 fn is_newer(known: Option<&MapReply>, map: &MapReply) -> bool {
-    !map.nodes.is_empty() && known.is_none_or(|known| map.version >= known.version)
+    map.is_whole() && known.is_none_or(|known| map.version >= known.version)
 }
 
 /// Will the target never do this for the shard? (Another server's shard is another matter: OLD_TERM.)
 fn is_final(refusal: &Refusal) -> bool {
-    !refusal.status.is_transient() && ![Status::STALE_MAP, Status::OLD_TERM].contains(&refusal.status)
+    !refusal.status.is_transient() && !refusal.status.is_misdirected() && refusal.status != Status::OLD_TERM
 }
 
-fn carry(caller: &mut Caller, task: &Task) -> Result<JobReply, CallError> {
+fn carry(caller: &mut Caller, task: &Task, epoch: u64) -> Result<JobReply, CallError> {
     let deadline = Instant::now() + TASK_LIMIT;
     let by = Some(task.by);
     Ok(match &task.job {
@@ -187,7 +193,7 @@ fn carry(caller: &mut Caller, task: &Task) -> Result<JobReply, CallError> {
             JobReply::Stats(caller.call(&message, deadline)?.chunks)
         }
         Job::Shard { shard, message } => {
-            let call = ShardCall { shard: *shard, slot: Slot(0), seq: Seq(0) };
+            let call = ShardCall { shard: *shard, epoch, ..ShardCall::default() };
             match message {
                 ShardMessage::Prepare(m) => JobReply::Voted(caller.call_shard(call, m, deadline)?.1.vote),
                 ShardMessage::Decide(m) => {
@@ -205,10 +211,10 @@ fn carry(caller: &mut Caller, task: &Task) -> Result<JobReply, CallError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skep_types::{ClusterId, MapVersion, Reachability, ServiceKind, Uuid};
+    use skep_types::{MapVersion, Reachability, ServiceKind, Uuid};
     use skep_wire::mgmt::NodeEntry;
 
-    fn map(version: u64, nodes: usize) -> MapReply {
+    fn map(version: u64, base: u64) -> MapReply {
         let node = NodeEntry {
             node: NodeId(1),
             service: ServiceKind::Storaged,
@@ -220,23 +226,20 @@ mod tests {
             domain: String::new(),
         };
         MapReply {
-            names: skep_types::NamesKey::default(),
             version: MapVersion(version),
-            cluster: ClusterId::default(),
-            nodes: vec![node; nodes],
-            targets: Vec::new(),
-            shards: Vec::new(),
-            pools: Vec::new(),
+            base: MapVersion(base),
+            nodes: vec![node],
             command_level: 1,
+            ..MapReply::default()
         }
     }
 
-    /// Goal: a map that is older, or that says only that nothing is new, never makes a target look removed.
+    /// Goal: a map that is older, or that says only what changed, never makes a target look removed.
     #[test]
     fn older_maps_are_not_believed() {
-        assert!(is_newer(None, &map(3, 1)));
-        assert!(is_newer(Some(&map(3, 1)), &map(3, 1)) && is_newer(Some(&map(3, 1)), &map(4, 1)));
-        assert!(!is_newer(Some(&map(3, 1)), &map(2, 1)), "older");
-        assert!(!is_newer(Some(&map(3, 1)), &map(4, 0)) && !is_newer(None, &map(4, 0)), "empty");
+        assert!(is_newer(None, &map(3, 0)));
+        assert!(is_newer(Some(&map(3, 0)), &map(3, 0)) && is_newer(Some(&map(3, 0)), &map(4, 0)));
+        assert!(!is_newer(Some(&map(3, 0)), &map(2, 0)), "older");
+        assert!(!is_newer(Some(&map(3, 0)), &map(4, 3)) && !is_newer(None, &map(4, 3)), "a difference");
     }
 }

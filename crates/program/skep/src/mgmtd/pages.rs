@@ -3,7 +3,7 @@
 use crate::http::{Api, Pages, Reply, Request};
 use crate::metrics::{Exposition, Kind, Serving};
 use skep_types::{Consistency, Reachability};
-use skep_wire::mgmt::{NodeStatus, StatusReply, TargetEntry};
+use skep_wire::mgmt::{NodeStatus, ShardState, StatusReply, TargetEntry};
 use std::sync::Arc;
 
 /// See the module.
@@ -50,7 +50,10 @@ fn cluster(status: &StatusReply, out: &mut Exposition) {
         let node = status.nodes.iter().find(|node| node.node.node == id);
         node.is_some_and(|node| node.node.reachability != Reachability::Offline)
     };
-    let orphans = status.shards.iter().filter(|shard| !shard.replicas.first().copied().is_some_and(online));
+    let orphans = status
+        .shards
+        .iter()
+        .filter(|shard| shard.state != ShardState::Retired && !shard.led_by().is_some_and(online));
     for (name, help, value) in [
         ("sessions", "Sessions (mounts).", status.sessions.len() as u64),
         ("shards", "Metadata shards.", status.shards.len() as u64),

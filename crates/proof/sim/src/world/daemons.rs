@@ -9,14 +9,12 @@ use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
-use skep_types::{
-    ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, Seq, ShardId, Slot, TargetId,
-};
+use skep_types::{ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, ShardId, TargetId};
 use skep_wire::meta::{
     AskOutcome, AskOutcomeReply, Decide, MakeDirOn, MetaRequest, Prepare, PrepareReply, ReserveEnd,
     ReserveEndReply, ShardCall, ShardStamp,
 };
-use skep_wire::mgmt::Evict;
+use skep_wire::mgmt::{Evict, ShardEntry};
 use skep_wire::storage::{
     ChunkReply, DeleteChunks, SealChunk, SealChunkReply, StatChunks, StatChunksReply, TrimChunk,
 };
@@ -316,6 +314,7 @@ impl World {
         if out.fetch_map
             && let Some(upkeep) = self.upkeep.get_mut(&node)
         {
+            hub.coverage.hit("a metad was asked with a newer map");
             upkeep.map_wanted = true;
         }
         if hub.permille(20) {
@@ -368,14 +367,15 @@ impl World {
             // Another server's, or it did not know yet that the shard is its own.
             Job::Shard { shard, message } => {
                 shard_of_job = Some(shard);
+                let epoch = self.seat_of(shard).map_or(0, |seat| seat.epoch);
                 let message = MetaRequest::from(message);
-                let mut body = ShardCall { shard, slot: Slot(0), seq: Seq(0) }.to_bytes();
+                let mut body = ShardCall { shard, epoch, ..ShardCall::default() }.to_bytes();
                 message.encode_body(&mut body);
                 (TargetId(0), message.kind(), body)
             }
         };
         let to = match shard_of_job {
-            Some(shard) => self.leader_of(shard),
+            Some(shard) => self.seat_of(shard).and_then(ShardEntry::led_by),
             None => self.homes.get(&target).copied(),
         };
         if shard_of_job.is_some() && to != Some(self.metads[at].node) {
@@ -391,10 +391,9 @@ impl World {
         self.metads[at].tasks.insert(id, u64::from(kind));
     }
 
-    /// The metadata server of a shard, as mgmtd placed it.
-    fn leader_of(&self, shard: ShardId) -> Option<NodeId> {
-        let entry = self.mgmtd.state().shards.iter().find(|entry| entry.shard == shard)?;
-        entry.replicas.first().copied()
+    /// Where a shard is, as mgmtd placed it.
+    fn seat_of(&self, shard: ShardId) -> Option<&ShardEntry> {
+        self.mgmtd.state().shards.iter().find(|entry| entry.shard == shard)
     }
 
     /// The answer to a daemon's question.
@@ -511,6 +510,8 @@ fn mark(refusal: &Refusal, hub: &mut crate::hub::Hub) {
         Status::NOT_READY => "NOT_READY",
         Status::FENCED => "FENCED",
         Status::OLD_TERM => "OLD_TERM",
+        Status::NOT_LEADER => "NOT_LEADER",
+        Status::ELSEWHERE => "ELSEWHERE",
         Status::MALFORMED | Status::ROLE | Status::OLD_SEQUENCE => {
             return hub.say(format_args!("refused: {refusal}"));
         }

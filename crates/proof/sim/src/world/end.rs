@@ -5,9 +5,7 @@ use crate::loss;
 use crate::queue::Event;
 use skep_meta::store::{Batch, MemoryStore, Store, StoreError};
 use skep_meta::{Input, PeerIdentity, Request};
-use skep_types::{
-    ChunkId, ClientId, Decode, FenceEpoch, Incarnation, Ino, LogSeq, NodeId, Role, Seq, Slot, TargetId,
-};
+use skep_types::{ChunkId, ClientId, Decode, FenceEpoch, Incarnation, Ino, LogSeq, NodeId, Role, TargetId};
 use skep_wire::meta::{MetaRequest, ShardCall, ShardStats, StatsReply};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -134,7 +132,7 @@ impl World {
 
     fn gauges_of(&mut self, at: usize) -> Vec<(String, u64)> {
         let node = self.metads[at].node;
-        let led = self.mgmtd.state().shards.iter().find(|entry| entry.replicas.first() == Some(&node));
+        let led = self.mgmtd.state().shards.iter().find(|entry| entry.is_led_by(node));
         let shard = led.map(|entry| entry.shard).unwrap_or_default();
         let request = Request {
             reply_to: OWN_QUESTION,
@@ -145,7 +143,7 @@ impl World {
                 node: NodeId(0),
             },
             epoch: FenceEpoch(0),
-            call: ShardCall { shard, slot: Slot(0), seq: Seq(0) },
+            call: ShardCall { shard, ..ShardCall::default() },
             message: MetaRequest::ShardStats(ShardStats {}),
         };
         let out = self.metads[at].step(Input::Request(request), &mut self.hub.borrow_mut());

@@ -11,8 +11,8 @@ use skep_types::{
     Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, LogSeq, MapVersion, NodeId, ServiceKind,
 };
 use skep_wire::mgmt::{
-    FencesReply, GetFences, GetMap, Heartbeat, HeartbeatReply, MapReply, RegisterNode, RegistryAge,
-    TargetReport,
+    ClusterView, FencesReply, GetFences, GetMap, Heartbeat, HeartbeatReply, MapReply, RegisterNode,
+    RegistryAge, TargetReport,
 };
 use skep_wire::{Message, Refusal};
 
@@ -39,6 +39,7 @@ pub enum Purpose {
 pub struct Upkeep {
     registered: bool,
     pub(super) map_wanted: bool,
+    map: ClusterView,
     pub fences_wanted: bool,
     beat_at: u64,
     in_flight: Option<CallId>,
@@ -65,7 +66,7 @@ impl World {
             let request = registration(service, u64::from(node.0), life, LogSeq(index));
             (Purpose::Register, RegisterNode::KIND, request.to_bytes())
         } else if upkeep.map_wanted {
-            (Purpose::Map, GetMap::KIND, GetMap { known: MapVersion(0) }.to_bytes())
+            (Purpose::Map, GetMap::KIND, GetMap { known: upkeep.map.version() }.to_bytes())
         } else if upkeep.fences_wanted {
             (Purpose::Fences, GetFences::KIND, GetFences {}.to_bytes())
         } else if now >= upkeep.beat_at {
@@ -165,9 +166,15 @@ impl World {
                 true
             }
             Purpose::Map => match MapReply::from_bytes(&body) {
-                Ok(map) => {
-                    upkeep.map_wanted = false;
-                    self.metad_input(node, Input::Map { own: node, map });
+                Ok(told) => {
+                    // A map that does not fit is asked for again, whole.
+                    upkeep.map_wanted = upkeep.map.take(told).is_err();
+                    if upkeep.map_wanted {
+                        upkeep.map = ClusterView::default();
+                    } else {
+                        let map = upkeep.map.map().clone();
+                        self.metad_input(node, Input::Map { own: node, map });
+                    }
                     true
                 }
                 Err(_) => false,

@@ -388,7 +388,7 @@ fn is_unsure(refusal: &Refusal) -> bool {
 
 /// The server was not reached, or is not ready.
 fn is_passing(refusal: &Refusal) -> bool {
-    refusal.status.is_transient() || refusal.status == Status::STALE_MAP || is_unsure(refusal)
+    refusal.status.is_transient() || refusal.status.is_misdirected() || is_unsure(refusal)
 }
 
 impl Shared {

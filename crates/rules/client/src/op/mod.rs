@@ -40,6 +40,8 @@ mod tests_lives;
 #[cfg(test)]
 mod tests_losses;
 #[cfg(test)]
+mod tests_moved;
+#[cfg(test)]
 mod tests_random;
 #[cfg(test)]
 mod tests_reclaim;

@@ -110,6 +110,8 @@ fn lost_messages_are_repeated_and_executed_once() {
         Fault::Refuse(Status::GRACE),
         Fault::Refuse(Status::BUSY),
         Fault::Refuse(Status::STALE_MAP),
+        Fault::Refuse(Status::NOT_LEADER),
+        Fault::Refuse(Status::ELSEWHERE),
     ];
     for kind in [Create::KIND, WriteInline::KIND, Unlink::KIND, WriteChunk::KIND, Grow::KIND, Commit::KIND] {
         cluster.borrow_mut().fail(kind, &faults);

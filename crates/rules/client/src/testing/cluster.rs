@@ -25,10 +25,12 @@ use skep_wire::mgmt::{
     SpaceReply, TargetEntry, TargetSpace,
 };
 use skep_wire::storage::StorageRequest;
-use skep_wire::{Empty, Refusal, Status};
+use skep_wire::{Empty, Lead, Refusal, Status, View};
 
 /// The metadata server.
 pub const METAD: NodeId = NodeId(1);
+/// Another one, which has the shards when they were given to it.
+pub const METAD_2: NodeId = NodeId(4);
 /// The storage daemon of all targets.
 pub const STORAGED: NodeId = NodeId(2);
 /// Has the targets that are elsewhere.
@@ -47,6 +49,8 @@ pub enum Fault {
     Silent(u64),
     /// Refused.
     Refuse(Status),
+    /// Refused with ELSEWHERE, by one that knows this map.
+    Elsewhere(View),
     /// Executed, and the answer comes at the next poll.
     LateAnswer,
 }
@@ -74,6 +78,14 @@ pub struct Cluster {
     pub elsewhere: Vec<TargetId>,
     /// Targets that an administrator took out.
     pub removed: Vec<TargetId>,
+    /// Who answers for the shards, in which epoch.
+    pub seat: Lead,
+    /// The same, and their state, as mgmtd tells it.
+    pub told: (Lead, ShardState),
+    /// So many requests more find that the other server has just taken the shards over.
+    pub flees: u32,
+    /// The epoch that the last request for a shard carried.
+    pub epoch_seen: u64,
     /// An answer is on its way.
     late: bool,
     /// Pages that kernels were told to drop: the mount, the file, the first byte, the number of bytes.
@@ -98,6 +110,10 @@ impl Default for Cluster {
             sessions: 0,
             elsewhere: Vec::new(),
             removed: Vec::new(),
+            seat: Lead { node: METAD, epoch: 1 },
+            told: (Lead { node: METAD, epoch: 1 }, ShardState::Active),
+            flees: 0,
+            epoch_seen: 0,
             late: false,
             drops: Vec::new(),
         }
@@ -140,12 +156,10 @@ impl Cluster {
                 self.now += ms;
                 return Outcome::Lost;
             }
-            Some(Fault::Refuse(status)) => {
-                let body = match call.node {
-                    METAD => self.shard.stamped(&Refusal::new(status)),
-                    _ => Refusal::new(status).to_bytes(),
-                };
-                (status, body, 0)
+            Some(Fault::Refuse(status)) => self.refuse(call.node, &Refusal::new(status)),
+            Some(Fault::Elsewhere(view)) => {
+                let refusal = Refusal { view: Some(view), ..Refusal::new(Status::ELSEWHERE) };
+                self.refuse(call.node, &refusal)
             }
             None | Some(Fault::LoseAnswer | Fault::LateAnswer) => self.execute(mount, call),
         };
@@ -162,6 +176,14 @@ impl Cluster {
         })
     }
 
+    fn refuse(&self, node: NodeId, refusal: &Refusal) -> (Status, Vec<u8>, usize) {
+        let body = match node {
+            METAD | METAD_2 => self.shard.stamped(refusal),
+            _ => refusal.to_bytes(),
+        };
+        (refusal.status, body, 0)
+    }
+
     fn execute(&mut self, mount: u64, call: &mut Call<'_>) -> (Status, Vec<u8>, usize) {
         let mut r = Reader::new(call.body);
         match call.node {
@@ -169,8 +191,18 @@ impl Cluster {
                 let request = MgmtRequest::decode(call.kind, &mut r).unwrap().unwrap();
                 (Status(0), self.manage(&request), 0)
             }
-            METAD => {
+            METAD | METAD_2 => {
                 let shard_call = ShardCall::decode(&mut r).unwrap();
+                self.epoch_seen = shard_call.epoch;
+                if call.node == self.seat.node && self.flees > 0 {
+                    self.flees -= 1;
+                    let node = if call.node == METAD { METAD_2 } else { METAD };
+                    self.seat = Lead { node, epoch: self.seat.epoch + 1 };
+                }
+                if call.node != self.seat.node {
+                    let refusal = Refusal { lead: Some(self.seat), ..Refusal::new(Status::NOT_LEADER) };
+                    return self.refuse(call.node, &refusal);
+                }
                 let request = MetaRequest::decode(call.kind, &mut r).unwrap().unwrap();
                 let shard = match &mut self.beside {
                     Some(beside) if beside.id == shard_call.shard => beside,
@@ -224,7 +256,7 @@ impl Cluster {
     }
 }
 
-fn map(Cluster { removed, elsewhere, beside, .. }: &Cluster) -> MapReply {
+fn map(Cluster { removed, elsewhere, beside, told, .. }: &Cluster) -> MapReply {
     let node = |node, service| NodeEntry {
         domain: String::new(),
         node,
@@ -250,24 +282,25 @@ fn map(Cluster { removed, elsewhere, beside, .. }: &Cluster) -> MapReply {
     };
     let shard = |shard| ShardEntry {
         shard: ShardId(shard),
-        replicas: Vec::from([METAD]),
-        epoch: 1,
-        state: ShardState::Active,
+        members: Vec::from([told.0.node]),
+        leader: told.0.node,
+        epoch: told.0.epoch,
+        state: told.1,
         era: 0,
     };
     MapReply {
-        names: skep_types::NamesKey::default(),
-        pools: Vec::new(),
-        version: MapVersion(1 + (removed.len() + elsewhere.len()) as u64),
+        version: MapVersion((removed.len() + elsewhere.len()) as u64 + told.0.epoch),
         cluster: Uuid([1; 16]),
         nodes: Vec::from([
             node(METAD, ServiceKind::Metad),
+            node(METAD_2, ServiceKind::Metad),
             node(STORAGED, ServiceKind::Storaged),
             node(STORAGED_2, ServiceKind::Storaged),
         ]),
         targets: (1..=3).map(target).filter(|entry| !removed.contains(&entry.target)).collect(),
         shards: (0..=u16::from(beside.is_some())).map(shard).collect(),
         command_level: 1,
+        ..MapReply::default()
     }
 }
 

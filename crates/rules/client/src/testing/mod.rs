@@ -6,7 +6,7 @@ mod locks;
 pub mod shard;
 mod target;
 
-pub use cluster::{Cluster, FakeLane, Fault, block_on, lane_beside, mount, mounted, step};
+pub use cluster::{Cluster, FakeLane, Fault, METAD, METAD_2, block_on, lane_beside, mount, mounted, step};
 
 use skep_types::{Attr, Generation, Ino, Kind, ProjectId, Timestamp};
 

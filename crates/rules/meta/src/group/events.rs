@@ -205,9 +205,7 @@ fn may_ask<S: Store>(host: &mut Host<S>, shard: &Shard, request: &Request) -> Re
     if !(host.started && host.knows_cluster()) {
         return Err(not_ready());
     }
-    if !shard.leads() {
-        return Err(host.elsewhere(shard.id));
-    }
+    host.locate(&request.call)?;
     request.of_role(request.peer.role == Role::Client)?;
     host.sessions.admit(request.peer.client)?;
     shard.refuse_late(request.peer.client)

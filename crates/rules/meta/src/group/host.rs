@@ -9,13 +9,14 @@ use crate::config::Config;
 use crate::shard::{Homes, OpenCounts};
 use crate::spread::Spread;
 use crate::store::{Batch, Store, StoreError};
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
 use skep_types::{LogIndex, LogSeq, MapVersion, Millis, NodeId, ShardId, Timestamp};
-use skep_wire::meta::ShardStamp;
-use skep_wire::{Refusal, Status};
+use skep_wire::meta::{ShardCall, ShardStamp};
+use skep_wire::mgmt::ShardEntry;
+use skep_wire::{Lead, Refusal, Status, View};
 
 /// What a shard keeps in memory for others, as far as it is bounded over all shards of a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,8 +68,8 @@ pub struct Host<S> {
     pub durable: LogSeq,
     /// Records behind that, with their shards.
     pub undurable: VecDeque<(LogSeq, ShardId, LogIndex)>,
-    /// Shards that the map gives to this group.
-    pub led: BTreeSet<ShardId>,
+    /// Every shard, as the map says.
+    pub seats: BTreeMap<ShardId, ShardEntry>,
     /// Where chunks go.
     pub spread: Spread,
     /// Where directories go.
@@ -112,7 +113,7 @@ impl<S: Store> Host<S> {
             chores_left: 0,
             durable: LogSeq(0),
             undurable: VecDeque::new(),
-            led: BTreeSet::new(),
+            seats: BTreeMap::new(),
             sessions: Sessions::default(),
             opens: OpenCounts::default(),
             load: Load::default(),
@@ -182,15 +183,48 @@ impl<S: Store> Host<S> {
         if !(self.started && self.knows_cluster()) {
             return not_ready();
         }
-        self.elsewhere(request.call.shard)
+        self.locate(&request.call).err().unwrap_or_else(not_ready)
     }
 
-    /// Another server answers for the shard.
-    pub fn elsewhere(&self, shard: ShardId) -> Refusal {
-        Refusal::with(
-            Status::STALE_MAP,
-            format!("shard {shard} is not served by node {}; fetch the map", self.own),
-        )
+    /// Does the map give the shard to this group?
+    pub fn leads(&self, shard: ShardId) -> bool {
+        self.seats.get(&shard).is_some_and(|seat| seat.is_led_by(self.own))
+    }
+
+    /// The shard's epoch in the map; 0 = it is not there.
+    pub fn shard_epoch(&self, shard: ShardId) -> u64 {
+        self.seats.get(&shard).map_or(0, |seat| seat.epoch)
+    }
+
+    /// A call of this server.
+    pub fn call_to(&self, shard: ShardId) -> ShardCall {
+        ShardCall { shard, epoch: self.shard_epoch(shard), ..ShardCall::default() }
+    }
+
+    /// Refuses what another server answers, or nobody. Whoever knows an older epoch is served all the same: that this
+    /// group leads the shard is what counts. Who knows a newer one may know of another leader.
+    pub fn locate(&mut self, call: &ShardCall) -> Result<(), Refusal> {
+        let (shard, own) = (call.shard, self.own);
+        let epoch = self.shard_epoch(shard);
+        let seat = self.seats.get(&shard);
+        let leader = seat.and_then(ShardEntry::led_by);
+        self.out.fetch_map |= call.epoch > epoch;
+        match leader {
+            _ if seat.is_some() && call.epoch > epoch => {
+                Err(Refusal::with(Status::NOT_READY, "a newer map is being fetched"))
+            }
+            Some(node) if node == own => Ok(()),
+            Some(node) => {
+                let text = format!("shard {shard} is not served by node {own}, but by node {node}");
+                let lead = Some(Lead { node, epoch });
+                Err(Refusal { lead, ..Refusal::with(Status::NOT_LEADER, text) })
+            }
+            None => {
+                let text = format!("shard {shard} is not served by node {own}; fetch the map");
+                let view = Some(View { map: self.map.unwrap_or_default(), epoch });
+                Err(Refusal { view, ..Refusal::with(Status::ELSEWHERE, text) })
+            }
+        }
     }
 }
 

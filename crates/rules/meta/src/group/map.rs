@@ -16,8 +16,8 @@ impl<S: Store> Group<S> {
         if !self.host.started || self.host.map.is_some_and(|known| map.version < known) {
             return Ok(());
         }
-        // Asked for with the version that is held: nothing new.
-        if map.nodes.is_empty() {
+        // Differences are merged by whoever asks for them.
+        if !map.is_whole() {
             return Ok(());
         }
         self.require_names(map.names)?;
@@ -26,14 +26,12 @@ impl<S: Store> Group<S> {
         self.host.homes.update(map);
         let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
         let level = map.command_level.min(COMMAND_LEVEL_MAX);
-        self.host.led.clear();
-        let is_own = |entry: &&ShardEntry| entry.replicas.first() == Some(&own);
-        self.host.led.extend(map.shards.iter().filter(is_own).map(|entry| entry.shard));
+        self.host.seats = map.shards.iter().map(|entry| (entry.shard, entry.clone())).collect();
         for entry in &map.shards {
             self.deliver(entry.shard, |shard, host| shard.placed(host, entry))?;
         }
         self.begin_terms()?;
-        for entry in map.shards.iter().filter(is_own) {
+        for entry in map.shards.iter().filter(|entry| entry.is_led_by(own)) {
             self.lead(entry, map.names, level)?;
         }
         self.require_rows(map, own)?;
@@ -69,9 +67,7 @@ impl<S: Store> Group<S> {
 
     /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be.
     fn require_rows(&self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
-        let is_lost = |entry: &&ShardEntry| {
-            entry.replicas.first() == Some(&own) && !self.shards.contains_key(&entry.shard)
-        };
+        let is_lost = |entry: &&ShardEntry| entry.is_led_by(own) && !self.shards.contains_key(&entry.shard);
         let Some(first) = map.shards.iter().find(is_lost) else { return Ok(()) };
         let count = map.shards.iter().filter(is_lost).count();
         Err(StoreError::Corrupt(format!(

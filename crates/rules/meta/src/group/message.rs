@@ -7,8 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::log::Record;
 use skep_types::{
-    ChunkId, ClientId, Decode, DecodeError, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, Role, Seq,
-    ShardId, Slot, TargetId, Term,
+    ChunkId, ClientId, Decode, DecodeError, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, Role, ShardId,
+    TargetId, Term,
 };
 use skep_wire::meta::{
     AskOutcome, AskOutcomeReply, Decide, MetaRequest, Prepare, PrepareReply, ShardCall, ShardStamp,
@@ -56,7 +56,7 @@ impl Request {
     /// From one shard of this server to another: the same path, no short cut.
     pub(crate) fn loopback(
         errand: u64,
-        shard: ShardId,
+        call: ShardCall,
         node: NodeId,
         message: ShardMessage,
         epoch: FenceEpoch,
@@ -65,7 +65,7 @@ impl Request {
             reply_to: LOOPBACK | errand,
             peer: PeerIdentity { role: Role::Server, client: ClientId(0), incarnation: Incarnation(0), node },
             epoch,
-            call: ShardCall { shard, slot: Slot(0), seq: Seq(0) },
+            call,
             message: message.into(),
         }
     }

@@ -6,6 +6,7 @@ mod bounds;
 mod crash;
 mod locking;
 mod oracle;
+mod places;
 mod sealing;
 mod terms;
 mod transactions;
@@ -88,7 +89,7 @@ fn lives_of_a_client() {
             incarnation: Incarnation(incarnation),
             node: NodeId(0),
         };
-        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(seq) };
+        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(seq), epoch: 0 };
         let message = create(Ino::ROOT, text).into();
         bed.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
         bed.reply::<OpenReply>(to).unwrap().map(|_| ())
@@ -106,7 +107,7 @@ fn admission() {
     let to = bed.send_as(ME, ShardId(0), 0, remote.into());
     assert_eq!(bed.reply::<Empty>(to), Some(Err(Status::ROLE)));
     let to = bed.send_as(ME, ShardId(9), 0, GetAttr { ino: Ino::ROOT }.into());
-    assert_eq!(bed.reply::<AttrReply>(to), Some(Err(Status::STALE_MAP)));
+    assert_eq!(bed.reply::<AttrReply>(to), Some(Err(Status::ELSEWHERE)));
     let mut out = Output::default();
     let peer = PeerIdentity {
         role: Role::Client,

@@ -34,7 +34,7 @@ impl<S: Store> Group<S> {
     pub(super) fn tick(&mut self) -> Result<(), StoreError> {
         for task in self.host.errands.due(self.host.now) {
             match task.job {
-                Job::Shard { shard, message } if self.host.led.contains(&shard) => {
+                Job::Shard { shard, message } if self.host.leads(shard) => {
                     self.host.loop_calls.push_back((task.id, shard, message));
                 }
                 job => self.host.out.tasks.push(Task { job, ..task }),

@@ -13,8 +13,8 @@ impl Shard {
         if let Some(refusal) = host.behind(request) {
             return Err(refusal);
         }
-        if host.started && host.knows_cluster() && !self.leads {
-            return Err(host.elsewhere(self.id));
+        if host.started && host.knows_cluster() {
+            host.locate(&request.call)?;
         }
         if !self.is_ready(host) {
             return Err(not_ready());

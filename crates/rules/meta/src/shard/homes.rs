@@ -31,7 +31,7 @@ impl Homes {
             map.nodes.iter().any(|entry| entry.node == *node && entry.reachability == Reachability::Offline)
         };
         let active = map.shards.iter().filter(|entry| entry.state == ShardState::Active);
-        let led: Vec<_> = active.filter_map(|entry| Some((entry.shard, *entry.replicas.first()?))).collect();
+        let led: Vec<_> = active.filter_map(|entry| Some((entry.shard, entry.led_by()?))).collect();
         let servers: BTreeSet<NodeId> = led.iter().map(|(_, leader)| *leader).collect();
         self.shards.clear();
         if servers.len() > 1 {
@@ -77,7 +77,6 @@ mod tests {
     use crate::Input;
     use crate::testing::*;
     use alloc::format;
-    use alloc::vec;
     use alloc::vec::Vec;
     use skep_types::{Ino, MapVersion, NodeId, Policy, Reachability, ServiceKind, ShardId};
     use skep_wire::meta::SetPolicy;
@@ -90,7 +89,7 @@ mod tests {
         assert_eq!(own.service, ServiceKind::Metad);
         let (node, incarnation) = (NodeId(9), own.incarnation);
         map.nodes.push(NodeEntry { node, incarnation, reachability: other, ..own });
-        map.shards.last_mut().unwrap().replicas = vec![node];
+        map.shards.last_mut().unwrap().leader = node;
         MapReply { version: MapVersion(2), ..map }
     }
 

@@ -9,7 +9,7 @@ use crate::fail::Fail;
 use crate::limit::PREPARED_MAX;
 use crate::row::Inode;
 use crate::spread::{Continue, Spread};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::{ClientId, Extent, Ino, LogIndex, Millis, Name, PoolId, ShardId, Timestamp};
 use skep_wire::meta::TxnId;
@@ -35,7 +35,7 @@ pub struct Live<'a> {
     /// Layouts that are not durable.
     pub unsettled: &'a BTreeMap<Ino, LogIndex>,
     /// Shards of the same thread.
-    pub beside: &'a BTreeSet<ShardId>,
+    pub beside: &'a dyn Fn(ShardId) -> bool,
     /// Targets.
     pub spread: &'a mut Spread,
     /// Transactions over shards.
@@ -69,7 +69,7 @@ impl Choose for Live<'_> {
     }
 
     fn is_beside(&mut self, shard: ShardId) -> bool {
-        self.beside.contains(&shard)
+        (self.beside)(shard)
     }
 
     fn fresh(&mut self, ino: Ino, by: CutBy) -> bool {

@@ -52,7 +52,7 @@ impl Shard {
     /// Where the map has it. Who answers for it no more forgets what only its term knew. In a later era its terms lie
     /// behind all that were ever in use: targets, which may have heard of later ones than this copy has, take no other.
     pub fn placed<S: Store>(&mut self, host: &mut Host<S>, entry: &ShardEntry) -> Result<(), StoreError> {
-        (self.leads, self.state) = (host.led.contains(&self.id), entry.state);
+        (self.leads, self.state) = (host.leads(self.id), entry.state);
         let first = first_of(entry.era);
         self.least = self.least.max(first);
         let is_over = !self.leads || self.term() < first;

@@ -75,7 +75,8 @@ impl Shard {
         let decide = Decide { txid, floor, commit: outcome == TxnOutcome::Committed };
         let (own, epoch) = (host.own, host.sessions.epoch());
         // Nobody waits for the answer: the job that asked is done.
-        let request = Request::loopback(errand, self.id, own, ShardMessage::Decide(decide), epoch);
+        let call = host.call_to(self.id);
+        let request = Request::loopback(errand, call, own, ShardMessage::Decide(decide), epoch);
         self.perform(host, request, None)
     }
 }

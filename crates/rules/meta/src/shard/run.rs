@@ -17,7 +17,7 @@ use crate::store::{Batch, Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
-use skep_types::{ClientId, Errno, Ino, LogIndex};
+use skep_types::{ClientId, Errno, Ino, LogIndex, ShardId};
 use skep_wire::meta::{InspectReply, MetaRequest};
 use skep_wire::{Refusal, Status};
 
@@ -56,6 +56,8 @@ impl Shard {
         let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
         let seals = &self.seals;
         let sealing = |ino: Ino| seals.has(ino);
+        let (seats, own) = (&host.seats, host.own);
+        let beside = |shard: ShardId| seats.get(&shard).is_some_and(|seat| seat.is_led_by(own));
         let mut live = Live {
             now: host.now,
             shard: self.id,
@@ -66,7 +68,7 @@ impl Shard {
             recovering: &recovering,
             sealing: &sealing,
             unsettled: &self.settling,
-            beside: &host.led,
+            beside: &beside,
             spread: &mut host.spread,
             serials: &mut self.serials,
             txns: Locked { txns: &self.txns, own: (self.id, self.terms.last()), deciding },

@@ -30,7 +30,7 @@ impl Shard {
         message: ShardMessage,
     ) -> u64 {
         let job = Job::Shard { shard, message: message.clone() };
-        if !host.led.contains(&shard) {
+        if !host.leads(shard) {
             return host.errands.send(owner, self.term(), job, &mut host.out);
         }
         let errand = host.errands.keep(owner, self.term(), job);

@@ -3,7 +3,7 @@
 use super::*;
 use alloc::string::String;
 use alloc::vec;
-use skep_types::{Capacity, ClusterId, Incarnation, MapVersion, ServiceKind, Uuid};
+use skep_types::{Capacity, Incarnation, MapVersion, ServiceKind, Uuid};
 use skep_wire::mgmt::{NodeEntry, TargetEntry};
 
 fn map(targets: &[(u32, u32, u64, Consistency)], offline: &[u32]) -> MapReply {
@@ -20,10 +20,7 @@ fn map(targets: &[(u32, u32, u64, Consistency)], offline: &[u32]) -> MapReply {
         incarnation: Incarnation(1),
     };
     MapReply {
-        names: skep_types::NamesKey::default(),
-        pools: Vec::new(),
         version: MapVersion(1),
-        cluster: ClusterId::default(),
         nodes: nodes.into_iter().map(node).collect(),
         targets: targets
             .iter()
@@ -41,8 +38,8 @@ fn map(targets: &[(u32, u32, u64, Consistency)], offline: &[u32]) -> MapReply {
                 capacity: Capacity { bytes: 1 << 40, bytes_free: *free, inodes: 1, inodes_free: 1 },
             })
             .collect(),
-        shards: vec![],
         command_level: 1,
+        ..MapReply::default()
     }
 }
 

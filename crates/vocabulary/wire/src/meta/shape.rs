@@ -16,6 +16,8 @@ skep_types::record! {
         pub slot: Slot,
         /// Position in the lane; 0 for requests that change nothing.
         pub seq: Seq,
+        /// The shard's epoch in the sender's map; 0 = it has none.
+        pub epoch: u64,
     }
 }
 

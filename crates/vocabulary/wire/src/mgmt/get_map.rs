@@ -4,9 +4,9 @@ use super::MapReply;
 use skep_types::MapVersion;
 
 crate::message! {
-    /// Fetches the cluster map.
+    /// Fetches the cluster map, or what changed in it.
     GetMap = 0x0104 -> MapReply {
-        /// Version the asker holds: an equal one is answered without content.
+        /// Version that the asker holds; 0 = none, or it wants the whole.
         pub known: MapVersion,
     }
 }

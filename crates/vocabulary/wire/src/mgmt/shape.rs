@@ -4,8 +4,8 @@ use crate::SessionToken;
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
-    Capacity, CapacityClass, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NamesKey,
-    NodeId, PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, byte_enum, record,
+    Capacity, CapacityClass, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId,
+    PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, byte_enum, record,
 };
 
 record! {
@@ -240,6 +240,22 @@ byte_enum! {
         New = 1,
         /// It was formatted: a server without its rows has lost them.
         Active = 2,
+        /// A member comes or goes: whoever leads it answers as before.
+        Moving = 3,
+        /// Nobody answers for it, and it is never placed again.
+        Retired = 4,
+    }
+}
+
+impl ShardState {
+    /// As people and programs read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Active => "active",
+            Self::Moving => "moving",
+            Self::Retired => "retired",
+        }
     }
 }
 
@@ -249,9 +265,11 @@ record! {
     pub struct ShardEntry {
         /// The shard.
         pub shard: ShardId,
-        /// Metadata servers that hold it; the first leads.
-        pub replicas: Vec<NodeId>,
-        /// Raised with every change of the list.
+        /// Metadata servers that hold it.
+        pub members: Vec<NodeId>,
+        /// The member that answers for it, as far as mgmtd has heard; 0 = none yet.
+        pub leader: NodeId,
+        /// Raised with every change of members, leader or state.
         pub epoch: u64,
         /// New until its server says that it is formatted.
         pub state: ShardState,
@@ -261,26 +279,15 @@ record! {
     }
 }
 
-record! {
-    /// The cluster map.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct MapReply {
-        /// Its version.
-        pub version: MapVersion,
-        /// The cluster.
-        pub cluster: ClusterId,
-        /// Key of the routes of names: never changes.
-        pub names: NamesKey,
-        /// All nodes; empty when the asker's version is current.
-        pub nodes: Vec<NodeEntry>,
-        /// All targets.
-        pub targets: Vec<TargetEntry>,
-        /// All shards.
-        pub shards: Vec<ShardEntry>,
-        /// All storage pools.
-        pub pools: Vec<PoolEntry>,
-        /// Semantic version of commands that metadata servers may use.
-        pub command_level: u16,
+impl ShardEntry {
+    /// Who answers for it.
+    pub fn led_by(&self) -> Option<NodeId> {
+        (self.state != ShardState::Retired && self.leader != NodeId(0)).then_some(self.leader)
+    }
+
+    /// Does this server answer for it?
+    pub fn is_led_by(&self, node: NodeId) -> bool {
+        self.led_by() == Some(node)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::admin::session::SILENT_MS;
 use crate::cli::output::{ago, human};
 use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind};
 use skep_wire::meta::ShardStats;
-use skep_wire::mgmt::{EvictionStatus, NodeEntry, SessionStatus, StatusReply, TargetEntry};
+use skep_wire::mgmt::{EvictionStatus, NodeEntry, SessionStatus, ShardState, StatusReply, TargetEntry};
 use skep_wire::storage::TargetStats;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -79,7 +79,7 @@ fn ping(cluster: &Cluster, status: &StatusReply, node: &NodeEntry, limit: Durati
         ServiceKind::Mgmtd => Ok(Lost::default()),
         ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| Lost::default()),
         ServiceKind::Metad => {
-            let led = status.shards.iter().find(|shard| shard.replicas.first() == Some(&node.node));
+            let led = status.shards.iter().find(|shard| shard.is_led_by(node.node));
             let shard = led.map(|led| led.shard).unwrap_or_default();
             let stats = link.ask_shard(shard, &ShardStats {}).map_err(|e| Failure::call(&node.alias, &e))?;
             let count = |name: &str| stats.counters.iter().find(|c| c.name == name).map_or(0, |c| c.value);
@@ -235,11 +235,12 @@ fn session_check(session: &SessionStatus) -> Check {
 
 fn shard_check(status: &StatusReply) -> Check {
     let names = Names::of(status);
-    let orphans = status.shards.iter().filter(|shard| {
-        let leader = shard.replicas.first().and_then(|node| names.entry(*node));
+    let used = || status.shards.iter().filter(|shard| shard.state != ShardState::Retired);
+    let orphans = used().filter(|shard| {
+        let leader = shard.led_by().and_then(|node| names.entry(node));
         leader.is_none_or(|leader| leader.reachability == Reachability::Offline)
     });
-    let (all, orphans) = (status.shards.len(), orphans.count());
+    let (all, orphans) = (used().count(), orphans.count());
     match orphans {
         0 => fine("shard", "all", format!("{all} shards, each has its server")),
         _ => {

@@ -98,7 +98,7 @@ fn ask(cluster: &Cluster, status: &StatusReply, node: &NodeEntry) -> Outcome<Vec
             Ok(stats.targets.iter().flat_map(|stat| target_rows(node, status, stat)).collect())
         }
         ServiceKind::Metad => {
-            let led = status.shards.iter().find(|shard| shard.replicas.first() == Some(&node.node));
+            let led = status.shards.iter().find(|shard| shard.is_led_by(node.node));
             let Some(led) = led else { return Ok(Vec::new()) };
             let stats = link.ask_shard(led.shard, &ShardStats {});
             let stats = stats.map_err(|e| Failure::call(&node.alias, &e))?;

@@ -216,7 +216,7 @@ fn strange_directories_are_refused() {
     assert!(text(&disk).contains("not empty"), "{}", text(&disk));
     let disk = formatted();
     disk.damage(&dir.join(IDENTITY_FILE), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replace("dev-7", "dev-6").into_bytes();
+        *bytes = String::from_utf8_lossy(bytes).replace("dev-8", "dev-7").into_bytes();
     });
-    assert!(text(&disk).contains("opens \"dev-7\" only"));
+    assert!(text(&disk).contains("opens \"dev-8\" only"));
 }

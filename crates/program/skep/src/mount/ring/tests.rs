@@ -193,17 +193,8 @@ impl Scene {
             (ABSENT, ServiceKind::Storaged, &absent),
         ];
         let nodes = nodes.map(|(node, service, at)| entry(node, service, at, hands.machine)).to_vec();
-        let map = MapReply {
-            names: skep_types::NamesKey::default(),
-            version: MapVersion(1),
-            cluster: ClusterId::default(),
-            nodes,
-            targets: vec![],
-            shards: vec![],
-            pools: vec![],
-            command_level: 1,
-        };
-        hands.shared.with(|s| assert!(s.map.update(map)));
+        let map = MapReply { version: MapVersion(1), nodes, command_level: 1, ..MapReply::default() };
+        hands.shared.with(|s| assert_eq!(s.map.update(map), Ok(true)));
         let reactor = Reactor::new(64).unwrap();
         let thread = RingHands::new(hands.clone(), &reactor);
         Self { metad, stored, mgmtd, keyring, hands, reactor, thread, _dir: dir }

@@ -155,9 +155,9 @@ fn a_shard_that_goes_elsewhere_forgets() {
     bed.open(ME, file, OpenMode::Write, 1).unwrap();
     let before = bed.term();
     let mut away = MapReply { version: MapVersion(7), ..map(2, 5) };
-    away.shards[0].replicas = vec![NodeId(9)];
+    (away.shards[0].leader, away.shards[0].epoch) = (NodeId(9), 2);
     bed.step(Input::Map { own: OWN, map: away });
-    assert_eq!(bed.call(ME, GetAttr { ino: file }).err(), Some(Status::STALE_MAP));
+    assert_eq!(bed.call(ME, GetAttr { ino: file }).err(), Some(Status::NOT_LEADER));
     bed.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(8), ..map(2, 5) } });
     bed.sync();
     assert!(bed.server.is_ready() && bed.term().0 == before.0 + 1);

@@ -179,7 +179,7 @@ fn events_are_of_the_group() {
     let (late, elsewhere) = (ask(&mut bed, 1), ask(&mut bed, 9));
     assert_eq!(bed.reply::<EventsReply>(late), Some(Err(Status::NOT_READY)));
     assert_eq!(through(&bed, late).term, now.term, "which it is to report to");
-    assert_eq!(bed.reply::<EventsReply>(elsewhere), Some(Err(Status::STALE_MAP)));
+    assert_eq!(bed.reply::<EventsReply>(elsewhere), Some(Err(Status::ELSEWHERE)));
     let still = ask(&mut bed, 0);
     assert_eq!(told(&mut bed, still).unwrap().events, both);
     let admin = bed.admin_send(skep_wire::meta::Events { received: 0, wait_ms: 0 });

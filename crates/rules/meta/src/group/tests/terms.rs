@@ -120,7 +120,7 @@ fn a_shard_of_another_server_is_given_up() {
     let (sent, term) = (trims(&mut bed), bed.term());
     refuse(&mut bed, &sent[0], Some(Term(term.0 + 1)));
     let mut away = MapReply { version: MapVersion(7), ..map(1, 5) };
-    away.shards[0].replicas = vec![NodeId(9)];
+    away.shards[0].leader = NodeId(9);
     bed.step(Input::Map { own: OWN, map: away });
     bed.tick(600_000);
     assert_eq!((trims(&mut bed), bed.term()), (vec![], term));
@@ -188,7 +188,7 @@ fn a_shard_without_a_place_keeps_quiet() {
     step(&mut server, Input::Fences(bed.fences(&[1])), &mut out);
     assert!(out.records.is_empty(), "before the map says whose they are");
     let mut away = MapReply { version: MapVersion(7), ..map(2, 5) };
-    away.shards[0].replicas = vec![NodeId(9)];
+    away.shards[0].leader = NodeId(9);
     step(&mut server, Input::Map { own: OWN, map: away }, &mut out);
     assert!(server.has_term(ShardId(1)) && !server.has_term(ShardId(0)));
     assert_eq!((server.standing(ShardId(0)), out.tasks.len()), (Some(before), 0));

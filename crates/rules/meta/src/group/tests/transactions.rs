@@ -3,7 +3,6 @@
 use crate::store::Store;
 use crate::testing::*;
 use crate::*;
-use alloc::vec;
 use skep_types::*;
 use skep_wire::meta::*;
 use skep_wire::{Empty, Status, mgmt};
@@ -15,7 +14,7 @@ impl Bed {
         self.next_reply += 1;
         let (role, client, incarnation) = (Role::Server, ClientId(0), Incarnation(1));
         let peer = PeerIdentity { role, client, incarnation, node: NodeId(9) };
-        let call = ShardCall { shard, slot: Slot(0), seq: Seq(0) };
+        let call = ShardCall { shard, ..ShardCall::default() };
         let (epoch, message) = (FenceEpoch(0), message.into());
         self.step(Input::Request(Request { reply_to: to, peer, epoch, call, message }));
         to
@@ -113,7 +112,7 @@ fn directories_move_below_one_that_is_elsewhere() {
     bed.admin(MakeDirOn { parent: x, ..on("back", 3) }).unwrap();
     assert_eq!(mv(&mut bed, rename(y, "x", below, "x")), Ok(()), "one server sees the whole way");
     let mut map = map(4, 5);
-    map.shards[1].replicas = vec![NodeId(9)];
+    map.shards[1].leader = NodeId(9);
     bed.step(Input::Map { own: OWN, map: mgmt::MapReply { version: MapVersion(2), ..map } });
     assert_eq!(mv(&mut bed, rename(below, "x", y, "x")), Err(errno(Errno::EXDEV)));
     bed.call(ME, RemoveDir { parent: x, name: name("back") }).unwrap();
@@ -411,7 +410,7 @@ fn split() -> Bed {
 fn away(bed: &mut Bed, version: u64) {
     let mut other = map(3, 5);
     other.version = MapVersion(version);
-    other.shards[2].replicas = alloc::vec![NodeId(9)];
+    other.shards[2].leader = NodeId(9);
     bed.step(Input::Map { own: OWN, map: other });
 }
 
