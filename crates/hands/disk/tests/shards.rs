@@ -322,6 +322,7 @@ fn power_cuts_between_rounds() {
             resumed_per_step: 1 + dice.below(4) as usize,
             purge_batch: 1 + dice.below(4) as usize,
             deleted_batch: 1 + dice.below(4) as usize,
+            travel_rows: 1_024,
             deletions_loaded: 2 + dice.below(8) as usize,
             remembered: 1 + dice.below(4) as usize,
             closes_remembered: 1 + dice.below(4) as usize,

@@ -27,7 +27,7 @@ table! {
     ClusterStatus: CLIENT | ADMIN, GetSpace: CLIENT | ADMIN,
     Evict: ADMIN, SetTargetState: ADMIN, CreatePool: ADMIN, RenamePool: ADMIN, DeletePool: ADMIN,
     AssignTargets: ADMIN, SetCapacityLimits: ADMIN, SetNodeAlias: ADMIN, SetTargetAlias: ADMIN,
-    RemoveTarget: ADMIN, RemoveNode: ADMIN,
+    RemoveTarget: ADMIN, RemoveNode: ADMIN, GiveShard: ADMIN,
 
     Lookup: CLIENT | ADMIN, GetAttr: CLIENT | ADMIN, ChangeAttr: CLIENT | ADMIN, Create: CLIENT | ADMIN,
     MakeNode: CLIENT | ADMIN, MakeSymlink: CLIENT | ADMIN, ReadLink: CLIENT | ADMIN, Link: CLIENT | ADMIN,
@@ -36,7 +36,7 @@ table! {
     WriteInline: CLIENT | ADMIN, Grow: CLIENT | ADMIN, Switch: CLIENT | ADMIN, GetXattr: CLIENT | ADMIN,
     SetXattr: CLIENT | ADMIN, ListXattr: CLIENT | ADMIN, RemoveXattr: CLIENT | ADMIN, Sync: CLIENT | ADMIN,
     Reclaim: CLIENT | ADMIN, SetPolicy: CLIENT | ADMIN, Inspect: CLIENT | ADMIN, ShardStats: CLIENT | ADMIN,
-    MakeDirOn: ADMIN, Prepare: SERVER, Decide: SERVER, AskOutcome: SERVER, CreateTemp: CLIENT, ReserveEnd: CLIENT | ADMIN, Repair: CLIENT | ADMIN,
+    MakeDirOn: ADMIN, Prepare: SERVER, Decide: SERVER, AskOutcome: SERVER, FetchRows: SERVER, AskTerm: SERVER, CreateTemp: CLIENT, ReserveEnd: CLIENT | ADMIN, Repair: CLIENT | ADMIN,
     SealExtent: CLIENT | ADMIN,
     SetLock: CLIENT, GetLock: CLIENT, DropLocks: CLIENT, CancelLock: CLIENT, Events: CLIENT,
 

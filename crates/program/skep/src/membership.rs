@@ -10,11 +10,11 @@ use crate::metrics::MGMTD;
 use skep_net::{Endpoint, Keyring, machine_id};
 use skep_types::{
     Capacity, ClusterId, Errno, FenceEpoch, Incarnation, LogSeq, MapVersion, Millis, NodeId, Role,
-    ServiceKind, ShardId, Uuid,
+    ServiceKind, Uuid,
 };
 use skep_wire::mgmt::{
     Address, ClusterView, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode,
-    RegisterNodeReply, RegistryAge, TargetReport,
+    RegisterNodeReply, RegistryAge, ShardAt, TargetReport,
 };
 use skep_wire::{Hello, Refusal, Status, VERSION_MAX, Welcome};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub struct Report {
     /// What its log holds on stable storage; 0 = it keeps none.
     pub index: LogSeq,
     /// Shards that it formatted and that its map still calls new.
-    pub formatted: Vec<ShardId>,
+    pub formatted: Vec<ShardAt>,
 }
 
 /// What a daemon tells mgmtd, and what it does with the answers.

@@ -5,8 +5,8 @@ use crate::hub::{CallId, Hub, Place};
 use skep_meta::limit::Limits;
 use skep_meta::store::{MemoryStore, Store};
 use skep_meta::{Action, Command, Config, Group, Input, Internal, Output};
-use skep_types::log::{EntryKind, Record};
-use skep_types::{Incarnation, Ino, LogSeq, NodeId, ShardId, Term};
+use skep_types::log::{EntryKind, Moves, Record};
+use skep_types::{Decode, Incarnation, Ino, LogSeq, NodeId, ShardId, Term};
 use skep_wire::meta::MetaRequest;
 use std::collections::BTreeMap;
 
@@ -45,6 +45,7 @@ fn limits(seed: u64) -> Limits {
         chore_looks: draw(1, 1),
         resumed_per_step: draw(2, 1),
         purge_batch: draw(3, 1),
+        travel_rows: draw(8, 3),
         deletions_loaded: draw(4, 8),
         remembered: draw(5, 2),
         closes_remembered: draw(6, 2),
@@ -311,7 +312,16 @@ fn check_bounds(records: &[Record], hub: &mut Hub) {
 
 /// Notes which step of which lane a record belongs to.
 fn attribute(record: &Record, at: Place, hub: &mut Hub) {
-    if record.kind == EntryKind::Terms {
+    if let Ok(moves) = Moves::from_bytes(&record.bytes)
+        && record.kind == EntryKind::Moves
+    {
+        hub.coverage.hit(if moves.came.is_empty() {
+            "a shard's rows went"
+        } else {
+            "a shard came from another metad"
+        });
+    }
+    if record.kind != EntryKind::Command {
         return;
     }
     let command = match Command::decode(&record.bytes, record.shard, record.index) {

@@ -2,7 +2,7 @@
 
 use crate::hub::Hub;
 use skep_cluster::{Answer, Config, Input, Output, Peer, Registry, State};
-use skep_types::{ClientId, ClusterId, Encode, NamesKey, Reader, Term, Uuid};
+use skep_types::{ClientId, ClusterId, Encode, NamesKey, NodeId, Reader, ShardId, Term, Uuid};
 use skep_wire::mgmt::MgmtRequest;
 use skep_wire::{Refusal, Status};
 
@@ -65,6 +65,14 @@ impl Mgmtd {
             Some((_, Err(refusal))) => Err(refusal),
             None => Err(Refusal::with(Status::MALFORMED, "mgmtd gave no answer")),
         }
+    }
+
+    /// A shard is given to another metadata server.
+    pub fn give_shard(&mut self, shard: ShardId, node: NodeId, hub: &mut Hub) -> bool {
+        let mut out = Output::default();
+        let done = self.registry.give_shard(shard, node, &mut out).is_ok();
+        self.finish(&out, hub);
+        done
     }
 
     /// Time passes.

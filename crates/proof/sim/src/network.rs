@@ -7,7 +7,7 @@ use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use skep_client::{Answer, Outcome};
 use skep_types::{ClientId, Decode, Errno, FenceEpoch, Incarnation, NodeId};
-use skep_wire::meta::{AskOutcome, Decide, Prepare};
+use skep_wire::meta::{AskOutcome, AskTerm, Decide, FetchRows, Prepare};
 use skep_wire::storage::{DeleteChunks, SealChunk, StatChunks, TrimChunk, WriteChunk};
 use skep_wire::{Flags, Header, Message, Refusal, Status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +116,7 @@ fn speaks_for_a_shard(kind: u16) -> bool {
 }
 
 fn is_between_shards(kind: u16) -> bool {
-    [Prepare::KIND, Decide::KIND, AskOutcome::KIND].contains(&kind)
+    [Prepare::KIND, Decide::KIND, AskOutcome::KIND, FetchRows::KIND, AskTerm::KIND].contains(&kind)
 }
 
 /// Stands for a daemon in [`Network::partition`].

@@ -95,7 +95,7 @@ impl Registry {
 
     /// The directory of a node is an older copy, and all there is.
     pub(crate) fn node_restored(&mut self, node: &Node, out: &mut Output) -> Result<(), Refusal> {
-        let mut shards = self.state.shards.iter().filter(|shard| shard.is_led_by(node.id));
+        let mut shards = self.state.shards.iter().filter(|shard| shard.members.contains(&node.id));
         if shards.any(|shard| shard.era >= ERAS_MAX) {
             return Err(Refusal::with(Status::errno(Errno::ENOSPC), eras_are_used_up()));
         }

@@ -13,7 +13,9 @@ use skep_types::limits::ADDRESSES_MAX;
 use skep_types::{
     Capacity, Errno, LogSeq, MapVersion, Millis, NodeId, Reachability, ServiceKind, ShardId, Uuid,
 };
-use skep_wire::mgmt::{Heartbeat, RegisterNode, RegisterNodeReply, RemoveNode, ShardEntry, ShardState};
+use skep_wire::mgmt::{
+    Heartbeat, RegisterNode, RegisterNodeReply, RemoveNode, ShardAt, ShardEntry, ShardState,
+};
 use skep_wire::{Empty, Refusal, Status};
 
 impl Registry {
@@ -99,10 +101,10 @@ impl Registry {
         }
     }
 
-    /// Highest era of the shards that a node leads.
+    /// Highest era of the shards that a node has.
     fn era_of(&self, node: NodeId) -> u16 {
-        let led = self.state.shards.iter().filter(|shard| shard.is_led_by(node));
-        led.map(|shard| shard.era).max().unwrap_or(0)
+        let held = self.state.shards.iter().filter(|shard| shard.members.contains(&node));
+        held.map(|shard| shard.era).max().unwrap_or(0)
     }
 
     pub(crate) fn heartbeat(
@@ -129,7 +131,7 @@ impl Registry {
             self.commit(SetNode { node: Node { mark, ..node.clone() } }, out);
         }
         self.vouched |= service == ServiceKind::Metad;
-        self.shards_are_formatted(m.node, m.formatted, out);
+        self.shards_are_formatted(m.node, &m.formatted, out);
         for report in &m.targets {
             self.hear_target(m.node, report, out);
         }
@@ -165,10 +167,12 @@ impl Registry {
         self.set_reachability(node, Reachability::Online, out);
     }
 
-    /// Its server says so: from now on these shards are never formatted again.
-    fn shards_are_formatted(&mut self, node: NodeId, formatted: Vec<ShardId>, out: &mut Output) {
+    /// Its server says so: from now on these shards are never formatted again, and are nowhere else.
+    fn shards_are_formatted(&mut self, node: NodeId, formatted: &[ShardAt], out: &mut Output) {
         let is_new = |entry: &&ShardEntry| {
-            entry.state == ShardState::New && entry.is_led_by(node) && formatted.contains(&entry.shard)
+            let at = ShardAt { shard: entry.shard, epoch: entry.epoch };
+            let awaits_word = matches!(entry.state, ShardState::New | ShardState::Moving);
+            awaits_word && entry.is_led_by(node) && formatted.contains(&at)
         };
         let shards: Vec<ShardId> = self.state.shards.iter().filter(is_new).map(|entry| entry.shard).collect();
         if !shards.is_empty() {

@@ -28,21 +28,24 @@ impl Registry {
         self.map_changed();
     }
 
-    /// Gives a shard to another metadata server, which has its rows: what it is stays, and its epoch tells everybody that
-    /// they know an older place of it. No request does this yet.
+    /// Gives a shard to another metadata server. Nobody answers for it until that one has said that its rows are there; until
+    /// then it can be given to a third one, or back.
     pub fn give_shard(&mut self, shard: ShardId, node: NodeId, out: &mut Output) -> Result<(), Refusal> {
-        let refuse = |errno, text| Err(Refusal::with(Status::errno(errno), text));
+        let refuse = |text| Err(Refusal::with(Status::errno(Errno::EINVAL), text));
         let Some(entry) = self.state.shards.iter().find(|entry| entry.shard == shard) else {
             return Err(unknown("shard", u32::from(shard.0), "shard"));
         };
-        if entry.state == ShardState::Retired {
-            return refuse(
-                Errno::EINVAL,
-                format!("shard {shard} is retired: nobody answers for it any more"),
-            );
+        match entry.state {
+            ShardState::Retired => {
+                return refuse(format!("shard {shard} is retired: nobody answers for it any more"));
+            }
+            ShardState::New => {
+                return refuse(format!("shard {shard} is not made yet: wait until its server has started"));
+            }
+            ShardState::Active | ShardState::Moving => {}
         }
         if self.state.nodes.get(&node).is_none_or(|known| known.service != ServiceKind::Metad) {
-            return refuse(Errno::EINVAL, format!("node {node} is no metadata server of this cluster"));
+            return refuse(format!("node {node} is no metadata server of this cluster"));
         }
         if !entry.is_led_by(node) {
             out.notes.push(format!("shard {shard} is given to node {node}"));

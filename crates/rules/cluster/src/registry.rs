@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use skep_types::{
     Capacity, ClientId, Encode, LogSeq, MapVersion, Millis, NodeId, Reachability, TargetId, Term,
 };
-use skep_wire::Refusal;
 use skep_wire::mgmt::{HeartbeatReply, MgmtRequest, OpenSessionReply};
+use skep_wire::{Empty, Refusal};
 
 /// Times after which silence means something, and limits.
 #[derive(Debug, Clone, Copy)]
@@ -299,6 +299,11 @@ impl Registry {
             MgmtRequest::SetTargetAlias(m) => self.set_target_alias(to, m, out),
             MgmtRequest::RemoveTarget(m) => self.remove_target(to, m, out),
             MgmtRequest::RemoveNode(m) => self.remove_node(to, m, out),
+            MgmtRequest::GiveShard(m) => {
+                self.give_shard(m.shard, m.node, out)?;
+                out.body(to, &Empty {});
+                Ok(())
+            }
             MgmtRequest::OpenSession(m) => self.open_session(now, to, m, out),
             MgmtRequest::RenewSession(m) => self.renew_session(now, to, peer, m, out),
             MgmtRequest::CloseSession(m) => self.close_session(to, peer, m, out),

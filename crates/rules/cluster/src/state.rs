@@ -251,10 +251,22 @@ impl State {
             let is_meant =
                 |entry: &&mut ShardEntry| entry.shard == place.shard && entry.state != ShardState::Retired;
             let Some(entry) = self.shards.iter_mut().find(is_meant) else { continue };
-            // Its state stays: one that was formatted is never new again, wherever it is.
-            if (entry.leader, &entry.members[..]) != (place.node, &[place.node]) {
-                (entry.leader, entry.members) = (place.node, Vec::from([place.node]));
-                entry.epoch += 1;
+            if entry.leader == place.node {
+                continue;
+            }
+            entry.leader = place.node;
+            entry.epoch += 1;
+            // Who has the rows is first among the members while they are on their way.
+            match entry.members.first().copied().filter(|_| entry.state != ShardState::New) {
+                Some(source) if source != place.node => {
+                    entry.state = ShardState::Moving;
+                    entry.members = Vec::from([source, place.node]);
+                }
+                Some(source) => {
+                    entry.state = ShardState::Active;
+                    entry.members = Vec::from([source]);
+                }
+                None => entry.members = Vec::from([place.node]),
             }
         }
     }
@@ -265,6 +277,9 @@ impl State {
                 let is_meant =
                     |shard: &&mut ShardEntry| set.shards.contains(&shard.shard) && shard.state != set.state;
                 for shard in self.shards.iter_mut().filter(is_meant) {
+                    if shard.state == ShardState::Moving {
+                        shard.members = Vec::from([shard.leader]);
+                    }
                     shard.state = set.state;
                     shard.epoch += 1;
                 }
@@ -295,7 +310,7 @@ impl State {
                 self.last_pool.0 += RESTORED_JUMP_SMALL;
             }
             Command::Restored(Restored { node }) => {
-                self.begin_eras(|shard| shard.is_led_by(*node));
+                self.begin_eras(|shard| shard.members.contains(node));
             }
             _ => {}
         }

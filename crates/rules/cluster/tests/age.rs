@@ -5,8 +5,7 @@ mod bed;
 use bed::{CONFIG, Cluster, heartbeat, registration};
 use skep_cluster::{Config, Input, Output, Registry, State};
 use skep_types::{
-    ClientId, Errno, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, ServiceKind, ShardId, TargetId, Term,
-    Uuid,
+    ClientId, Errno, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, ServiceKind, TargetId, Term, Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::{Refusal, Status};
@@ -148,7 +147,7 @@ fn formatting_is_known_to_mgmtd() {
     life(&mut c, (1, METAD), (0, 10), 0).unwrap();
     life(&mut c, (2, METAD), (0, 10), 0).unwrap();
     let states = |c: &mut Cluster| c.map().shards.iter().map(|shard| shard.state).collect::<Vec<_>>();
-    let all: Vec<ShardId> = (0..4).map(ShardId).collect();
+    let all = c.at(0..4);
     c.ask(0, Heartbeat { formatted: all.clone(), ..heartbeat(2, 10) }).unwrap();
     assert_eq!(states(&mut c), [ShardState::New; 4], "not its shards");
     let version = c.map().version;

@@ -23,7 +23,7 @@ fn a_shard_is_given_to_another_server() {
     c.node(2, ServiceKind::Metad, "").unwrap();
     c.node(3, ServiceKind::Storaged, "").unwrap();
     assert_eq!(epochs(&mut c), [(1, 1, ShardState::New); 4]);
-    let formatted = vec![ShardId(0), ShardId(1)];
+    let formatted = c.at([0, 1]);
     c.ask(0, Heartbeat { formatted, ..heartbeat(1, 1) }).unwrap();
     assert_eq!(epochs(&mut c)[1..3], [(1, 2, ShardState::Active), (1, 1, ShardState::New)]);
     let give = |c: &mut Cluster, shard, node| {
@@ -37,15 +37,34 @@ fn a_shard_is_given_to_another_server() {
     assert_eq!((c.map().version, epochs(&mut c)[0].1), (version, 2));
     assert_eq!(give(&mut c, 0, 2), Ok(()));
     assert!(c.map().version > version);
-    assert_eq!(epochs(&mut c)[..2], [(2, 3, ShardState::Active), (1, 2, ShardState::Active)]);
+    assert_eq!(epochs(&mut c)[..2], [(2, 3, ShardState::Moving), (1, 2, ShardState::Active)]);
+    assert_eq!(c.map().shards[0].members, [NodeId(1), NodeId(2)]);
+    let early = c.at([0]);
     // The word of the server that had it before changes nothing of what it has no more.
-    c.ask(0, Heartbeat { formatted: vec![ShardId(0)], ..heartbeat(1, 1) }).unwrap();
-    assert_eq!(epochs(&mut c)[0], (2, 3, ShardState::Active));
+    let at = c.at([0]);
+    c.ask(0, Heartbeat { formatted: at, ..heartbeat(1, 1) }).unwrap();
+    assert_eq!(epochs(&mut c)[0], (2, 3, ShardState::Moving));
+    assert_eq!(give(&mut c, 0, 1), Ok(()), "back");
+    assert_eq!((epochs(&mut c)[0], c.map().shards[0].members.len()), ((1, 4, ShardState::Active), 1));
+    assert_eq!(give(&mut c, 0, 2), Ok(()));
+    c.ask(0, Heartbeat { formatted: early, ..heartbeat(2, 1) }).unwrap();
+    assert_eq!(
+        epochs(&mut c)[0],
+        (2, 5, ShardState::Moving),
+        "what has come by an earlier order does not count"
+    );
+    let at = c.at([0]);
+    c.ask(0, Heartbeat { formatted: at, ..heartbeat(2, 1) }).unwrap();
+    assert_eq!(
+        (epochs(&mut c)[0], c.map().shards[0].members.clone()),
+        ((2, 6, ShardState::Active), vec![NodeId(2)])
+    );
+    assert_eq!(give(&mut c, 2, 2), Err(Status::errno(Errno::EINVAL)), "it is not made yet");
     assert_eq!(give(&mut c, 0, 3), Err(Status::errno(Errno::EINVAL)), "no metadata server");
     assert_eq!(give(&mut c, 9, 1), Err(Status::errno(Errno::ENOENT)));
     c.replayed();
     c.restart();
-    assert_eq!(epochs(&mut c)[0], (2, 3, ShardState::Active));
+    assert_eq!(epochs(&mut c)[0], (2, 6, ShardState::Active));
 }
 
 /// Goal: one that moves is answered for by who leads it; one that is retired by nobody, and it is never placed again.
@@ -183,7 +202,7 @@ fn anything(c: &mut Cluster, dice: &mut Dice) {
             c.log.extend(out.commands);
         }
         10 => {
-            let formatted = vec![ShardId(dice.below(4) as u16)];
+            let formatted = c.at([dice.below(4) as u16]);
             drop(c.ask(0, Heartbeat { formatted, ..heartbeat(node, 1) }));
         }
         11 if dice.below(8) == 0 => {

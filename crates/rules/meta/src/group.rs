@@ -11,6 +11,7 @@ mod sessions;
 mod start;
 mod stats;
 mod timers;
+mod travel;
 
 pub use errands::{Errands, Owner};
 pub use events::Events;
@@ -25,7 +26,8 @@ use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound;
 use skep_types::{Encode, FenceEpoch, LogSeq, MapVersion, Millis, ShardId, Timestamp};
-use skep_wire::meta::{MetaRequest, ShardStamp, StatsReply};
+use skep_wire::meta::{AskTermReply, MetaRequest, ShardStamp, StatsReply};
+use travel::Travels;
 
 /// Answers to requests that the group sent to itself have this bit in their address.
 pub const LOOPBACK: u64 = 1 << 63;
@@ -42,6 +44,8 @@ pub struct Group<S: Store> {
     resumed: ShardId,
     /// The one whose time came first in the last tick.
     ticked: ShardId,
+    /// Shards that come or have gone.
+    travels: Travels,
     /// The row store failed: nothing is answered any more.
     failed: Option<StoreError>,
 }
@@ -159,6 +163,9 @@ impl<S: Store> Group<S> {
 
     fn request(&mut self, request: Request) -> Result<(), StoreError> {
         let id = request.call.shard;
+        if let MetaRequest::FetchRows(m) = &request.message {
+            return self.give_rows(&request, m);
+        }
         let Some(shard) = self.shards.get_mut(&id) else {
             let refusal = self.host.not_here(&request);
             self.host.reply(request.reply_to, ShardStamp::default(), Err(refusal));
@@ -170,6 +177,13 @@ impl<S: Store> Group<S> {
                 let stamp = shard.stamp_in_service(&self.host);
                 let reply = StatsReply { counters: self.host.counters.list(&self.gauges()) };
                 self.host.reply(request.reply_to, stamp, admitted.map(|()| reply.to_bytes()));
+                Ok(())
+            }
+            MetaRequest::AskTerm(_) => {
+                let admitted = shard.admit(&mut self.host, &request);
+                let (stamp, term) = (shard.stamp_in_service(&self.host), shard.term());
+                let result = admitted.map(|()| AskTermReply { term }.to_bytes());
+                self.host.reply(request.reply_to, stamp, result);
                 Ok(())
             }
             MetaRequest::Events(m) => {
@@ -257,8 +271,13 @@ impl<S: Store> Group<S> {
 
     /// Does every shard that the map gives it answer requests?
     pub fn is_ready(&self) -> bool {
-        let is_ready = |shard: &Shard| !shard.leads() || shard.is_ready(&self.host);
+        let is_ready = |shard: &Shard| !shard.leads() || shard.is_moving() || shard.is_ready(&self.host);
         self.host.started && self.host.knows_cluster() && self.shards.values().all(is_ready)
+    }
+
+    /// Shards that come, have to go, or have left rows here.
+    pub fn moves_under_way(&self) -> usize {
+        self.travels.len()
     }
 
     /// Shards that it holds rows of.

@@ -58,6 +58,10 @@ pub const GROWTH_AGE_MIN_MS: u64 = 2_000;
 pub const GROWTH_SWEEP_MS: u64 = 60_000;
 /// First pause before a failed errand to another server is repeated; doubles with every failure.
 pub const RETRY_FIRST_MS: u64 = 100;
+/// Bytes of rows after which a part of a shard that travels ends; a row more may be in it.
+pub const TRAVEL_BYTES: usize = 128 << 10;
+/// Pause between two parts of a sweep.
+pub const SWEEP_PAUSE_MS: u64 = 5;
 /// Longest such pause.
 pub const RETRY_LAST_MS: u64 = 10_000;
 /// Two servers that end each other's terms count as doing so until this has passed without it.
@@ -137,6 +141,8 @@ pub struct Limits {
     pub purge_batch: usize,
     /// [`DELETED_BATCH`].
     pub deleted_batch: usize,
+    /// Rows of one part of a shard that travels, or is swept.
+    pub travel_rows: usize,
     /// [`DELETIONS_LOADED_MAX`].
     pub deletions_loaded: usize,
     /// [`REMEMBERED_MAX`].
@@ -157,6 +163,7 @@ impl Default for Limits {
             resumed_per_step: RESUMED_PER_STEP,
             purge_batch: PURGE_BATCH,
             deleted_batch: DELETED_BATCH,
+            travel_rows: 1_024,
             deletions_loaded: DELETIONS_LOADED_MAX,
             remembered: REMEMBERED_MAX,
             closes_remembered: CLOSES_REMEMBERED_MAX,

@@ -84,6 +84,8 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         | MetaRequest::ReserveEnd(_)
         | MetaRequest::SealExtent(_)
         | MetaRequest::AskOutcome(_)
+        | MetaRequest::FetchRows(_)
+        | MetaRequest::AskTerm(_)
         | MetaRequest::ShardStats(_) => {
             Err(Refusal::with(Status::MALFORMED, "the server answers this itself").into())
         }
@@ -119,6 +121,8 @@ pub fn changes(request: &MetaRequest) -> bool {
         | MetaRequest::SealExtent(_)
         | MetaRequest::ShardStats(_)
         | MetaRequest::AskOutcome(_)
+        | MetaRequest::FetchRows(_)
+        | MetaRequest::AskTerm(_)
         | MetaRequest::Prepare(_)
         | MetaRequest::Decide(_) => false,
         _ => true,

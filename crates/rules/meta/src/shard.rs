@@ -139,12 +139,17 @@ impl Shard {
     /// Does it answer requests: its term durable, map and fence list known, formatted as far as mgmtd knows?
     pub fn is_ready<S: Store>(&self, host: &Host<S>) -> bool {
         let is_begun = self.started.is_some_and(|index| self.durable >= index);
-        is_begun && host.knows_cluster() && self.state != ShardState::New
+        is_begun && host.knows_cluster() && !matches!(self.state, ShardState::New | ShardState::Moving)
     }
 
     /// Does the map still call it new, though it is formatted, on stable storage?
     pub fn awaits_word(&self) -> bool {
         self.leads && self.state == ShardState::New
+    }
+
+    /// Is it on its way, so that nobody is served?
+    pub fn is_moving(&self) -> bool {
+        self.state == ShardState::Moving
     }
 
     /// Has its term begun here? Then the map gives it to this group. Without one it keeps quiet: towards targets, other

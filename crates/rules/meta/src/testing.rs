@@ -359,6 +359,7 @@ impl Bed {
                 };
                 Ok(JobReply::Stats(chunks.iter().map(stat).collect()))
             }
+            Job::Fetch { .. } => Err(JobFailure("the other server is away".into())),
             Job::Shard { message, .. } => {
                 self.asked.push(message.clone());
                 let vote =
@@ -367,6 +368,7 @@ impl Bed {
                     ShardMessage::Prepare(_) => JobReply::Voted(vote),
                     ShardMessage::Decide(_) => JobReply::Done,
                     ShardMessage::AskOutcome(_) => JobReply::Outcome(self.outcome),
+                    ShardMessage::AskTerm(_) => JobReply::Term(Term(0)),
                 })
             }
         }

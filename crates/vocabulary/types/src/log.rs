@@ -1,6 +1,6 @@
 //! Records of a log that several shards share.
 
-use crate::codec::{Buffer, Decode, DecodeError, Encode};
+use crate::codec::{Buffer, Bytes, Decode, DecodeError, Encode};
 use crate::{LogIndex, LogSeq, ShardId, Term, record};
 use alloc::vec::Vec;
 
@@ -31,6 +31,17 @@ record! {
     }
 }
 
+record! {
+    /// A row of a shard.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Row {
+        /// Its key.
+        pub key: Bytes,
+        /// What it holds; `None`: there is no such row.
+        pub value: Option<Bytes>,
+    }
+}
+
 /// What a record is. The numbers are part of the log's format; 4 is kept for changes of a shard's members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -41,6 +52,8 @@ pub enum EntryKind {
     Terms = 2,
     /// Shards were imported or dropped: the bytes are [`Moves`].
     Moves = 5,
+    /// Rows of shards on their way into the log or out of it, which no command makes: the bytes are a list of [`Row`].
+    Rows = 6,
 }
 
 /// A record of a log.
@@ -79,6 +92,13 @@ impl Record {
         Self { kind: EntryKind::Moves, bytes: moves.to_bytes(), ..Self::terms(seq, &[]) }
     }
 
+    /// Rows come, or go, as they are.
+    pub fn rows(seq: LogSeq, rows: &[Row]) -> Self {
+        let mut bytes = Buffer::new();
+        rows.to_vec().encode(&mut bytes);
+        Self { kind: EntryKind::Rows, bytes, ..Self::terms(seq, &[]) }
+    }
+
     /// The shards that it is of, as it leaves them; without those that are gone.
     pub fn heads(&self) -> Result<Vec<Head>, DecodeError> {
         match self.kind {
@@ -87,6 +107,7 @@ impl Record {
             }
             EntryKind::Terms => Vec::from_bytes(&self.bytes),
             EntryKind::Moves => Moves::from_bytes(&self.bytes).map(|moves| moves.came),
+            EntryKind::Rows => Ok(Vec::new()),
         }
     }
 }
@@ -106,6 +127,12 @@ mod tests {
         let moved = Record::moves(LogSeq(6), &moves);
         assert_eq!((moved.shard, moved.heads().unwrap()), (GROUP, heads.to_vec()));
         assert_eq!(Moves::from_bytes(&moved.bytes), Ok(moves));
+        let rows = [
+            Row { key: Bytes(alloc::vec![1]), value: Some(Bytes(alloc::vec![2])) },
+            Row { key: Bytes(alloc::vec![3]), value: None },
+        ];
+        let came = Record::rows(LogSeq(6), &rows);
+        assert_eq!((came.heads(), Vec::<Row>::from_bytes(&came.bytes)), (Ok(Vec::new()), Ok(rows.to_vec())));
         let command = Record::command(LogSeq(6), heads[1], Vec::new());
         assert_eq!(command.heads().unwrap(), [heads[1]]);
     }

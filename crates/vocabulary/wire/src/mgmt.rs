@@ -9,6 +9,7 @@ mod evict;
 mod get_fences;
 mod get_map;
 mod get_space;
+mod give_shard;
 mod heartbeat;
 mod map;
 mod open_session;
@@ -33,6 +34,7 @@ pub use evict::Evict;
 pub use get_fences::GetFences;
 pub use get_map::GetMap;
 pub use get_space::{GetSpace, SpaceReply, TargetSpace};
+pub use give_shard::GiveShard;
 pub use heartbeat::Heartbeat;
 pub use map::{ClusterView, Gap, Gone, MapReply};
 pub use open_session::OpenSession;
@@ -49,10 +51,10 @@ pub use set_target_state::SetTargetState;
 pub use shape::{
     Address, CapacityLimits, CreatePoolReply, EvictionStatus, Fence, FencesReply, HeartbeatReply, NodeEntry,
     NodeStatus, OpenSessionReply, PoolEntry, PoolStatus, RegisterNodeReply, RegisterTargetReply, RegistryAge,
-    SessionStatus, ShardEntry, ShardState, SpaceLimits, StatusReply, TargetEntry, TargetReport,
+    SessionStatus, ShardAt, ShardEntry, ShardState, SpaceLimits, StatusReply, TargetEntry, TargetReport,
 };
 
 crate::family! {
     /// Everything a daemon, a client or an administrator asks mgmtd.
-    MgmtRequest { RegisterNode, RegisterTarget, Heartbeat, GetMap, OpenSession, RenewSession, CloseSession, GetFences, Evict, SetTargetState, ClusterStatus, CreatePool, RenamePool, DeletePool, AssignTargets, SetCapacityLimits, SetNodeAlias, SetTargetAlias, RemoveTarget, RemoveNode, GetSpace }
+    MgmtRequest { RegisterNode, RegisterTarget, Heartbeat, GetMap, OpenSession, RenewSession, CloseSession, GetFences, Evict, SetTargetState, ClusterStatus, CreatePool, RenamePool, DeletePool, AssignTargets, SetCapacityLimits, SetNodeAlias, SetTargetAlias, RemoveTarget, RemoveNode, GetSpace, GiveShard }
 }

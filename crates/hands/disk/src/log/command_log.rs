@@ -219,7 +219,7 @@ impl CommandLog {
                 heads.retain(|head| self.heads.counts(seq, head));
                 Record::terms(seq, &heads)
             }
-            EntryKind::Moves => record,
+            EntryKind::Moves | EntryKind::Rows => record,
         }
     }
 

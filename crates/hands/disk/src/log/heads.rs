@@ -2,7 +2,7 @@
 
 use super::{EntryKind, Head, Record};
 use crate::log::record::{Kind, View};
-use skep_types::log::{GROUP, Moves};
+use skep_types::log::{GROUP, Moves, Row};
 use skep_types::{Decode, LogIndex, LogSeq, ShardId, Term};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,6 +77,10 @@ impl Heads {
             }
             EntryKind::Moves => match Moves::from_bytes(bytes) {
                 Ok(moves) => self.moved(&moves),
+                Err(_) => Step::Rubbish,
+            },
+            EntryKind::Rows => match Vec::<Row>::from_bytes(bytes) {
+                Ok(_) => Step::Taken,
                 Err(_) => Step::Rubbish,
             },
         }

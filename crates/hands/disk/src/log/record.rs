@@ -42,6 +42,7 @@ impl Kind {
             2 => Self::Entry(EntryKind::Terms),
             STATE => Self::State,
             5 => Self::Entry(EntryKind::Moves),
+            6 => Self::Entry(EntryKind::Rows),
             _ => return None,
         })
     }

@@ -1,12 +1,14 @@
-//! `skep shard list`.
+//! `skep shard list`, and the order of a move.
 
 use super::access::AccessArgs;
 use super::failure::Outcome;
+use super::find;
 use super::namespace::Names;
 use crate::cli::output::{self, OutputArgs, Row};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use skep_wire::mgmt::StatusReply;
+use skep_types::ShardId;
+use skep_wire::mgmt::{GiveShard, StatusReply};
 use std::io::Write;
 
 /// `skep shard ...`
@@ -14,6 +16,9 @@ use std::io::Write;
 pub enum ShardCommand {
     /// List the parts of the namespace, and which metadata server has each
     List(ListArgs),
+    /// Move a part of the namespace to another metadata server: for tests
+    #[command(hide = true)]
+    Give(GiveArgs),
 }
 
 /// Flags of `skep shard list`.
@@ -25,12 +30,23 @@ pub struct ListArgs {
     output: OutputArgs,
 }
 
+/// Flags of `skep shard give`.
+#[derive(Debug, Args)]
+pub struct GiveArgs {
+    /// Number of the shard
+    shard: u16,
+    /// Alias or number of the metadata server
+    node: String,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
 /// A shard.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ShardRow {
     id: u16,
-    /// new: not formatted yet; active; moving: a member comes or goes; retired: nobody answers for it any more.
+    /// new: not formatted yet; active; moving: its rows are on the way to its server, and nobody answers; retired: nobody answers for it any more.
     state: &'static str,
     /// Its metadata server; none before the shards of a new cluster are placed, and when it is retired.
     server: Option<String>,
@@ -73,9 +89,22 @@ fn rows(status: &StatusReply) -> Vec<ShardRow> {
     status.shards.iter().map(row).collect()
 }
 
+fn give(args: &GiveArgs) -> Outcome {
+    let mut cluster = args.access.connect(None)?;
+    cluster.require_admin("moving a shard")?;
+    let status = cluster.status()?;
+    let node = &find::node(&status, &args.node)?.node;
+    cluster.ask(&GiveShard { shard: ShardId(args.shard), node: node.node })?;
+    eprintln!("shard {} moves to {}", args.shard, node.alias);
+    Ok(())
+}
+
 /// Does it.
 pub fn run(command: &ShardCommand, out: &mut dyn Write) -> Outcome {
-    let ShardCommand::List(args) = command;
+    let args = match command {
+        ShardCommand::List(args) => args,
+        ShardCommand::Give(args) => return give(args),
+    };
     let status = args.access.connect(None)?.status()?;
     Ok(output::rows(args.output.output, &rows(&status), out)?)
 }

@@ -7,8 +7,9 @@ use super::mailbox::Mailbox;
 use crate::caller::{CallError, Caller, hello};
 use skep_meta::{Job, JobFailure, JobReply, ShardMessage, Task};
 use skep_net::{Keyring, choose, machine_id};
+use skep_types::codec::Bytes;
 use skep_types::{FenceEpoch, Incarnation, NodeId, Role, ShardId, TargetId};
-use skep_wire::meta::ShardCall;
+use skep_wire::meta::{FetchRows, ShardCall};
 use skep_wire::mgmt::{MapReply, ShardEntry};
 use skep_wire::storage::{ChunkStat, DeleteChunks, SealChunk, StatChunks, TrimChunk};
 use skep_wire::{Refusal, Status};
@@ -76,6 +77,8 @@ impl Courier {
             | Job::Trim { target, .. }
             | Job::Seal { target, .. }
             | Job::Stat { target, .. } => (self.node_of(*target), 0),
+            // In the epoch in which the shard was given to this server.
+            Job::Fetch { node, epoch, .. } => (Some(*node), *epoch),
             Job::Shard { shard, .. } => {
                 let seat = self.seat(*shard);
                 (seat.and_then(ShardEntry::led_by), seat.map_or(0, |seat| seat.epoch))
@@ -192,6 +195,10 @@ fn carry(caller: &mut Caller, task: &Task, epoch: u64) -> Result<JobReply, CallE
             let message = StatChunks { target: *target, by, chunks: chunks.clone() };
             JobReply::Stats(caller.call(&message, deadline)?.chunks)
         }
+        Job::Fetch { shard, behind, .. } => {
+            let call = ShardCall { shard: *shard, epoch, ..ShardCall::default() };
+            JobReply::Rows(caller.call_shard(call, &FetchRows { behind: Bytes(behind.clone()) }, deadline)?.1)
+        }
         Job::Shard { shard, message } => {
             let call = ShardCall { shard: *shard, epoch, ..ShardCall::default() };
             match message {
@@ -200,6 +207,7 @@ fn carry(caller: &mut Caller, task: &Task, epoch: u64) -> Result<JobReply, CallE
                     caller.call_shard(call, m, deadline)?;
                     JobReply::Done
                 }
+                ShardMessage::AskTerm(m) => JobReply::Term(caller.call_shard(call, m, deadline)?.1.term),
                 ShardMessage::AskOutcome(m) => {
                     JobReply::Outcome(caller.call_shard(call, m, deadline)?.1.outcome)
                 }

@@ -4,8 +4,8 @@ use crate::membership::{Member, Report};
 use skep_disk::log::LogError;
 use skep_meta::{JobFailure, JobReply};
 use skep_net::Waker;
-use skep_types::{Capacity, LogSeq, Millis, ShardId};
-use skep_wire::mgmt::{FencesReply, MapReply};
+use skep_types::{Capacity, LogSeq, Millis};
+use skep_wire::mgmt::{FencesReply, MapReply, ShardAt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,7 +43,7 @@ pub struct Mailbox {
     /// What the log holds on stable storage.
     index: AtomicU64,
     /// Shards that mgmtd is to hear of.
-    formatted: Mutex<Vec<ShardId>>,
+    formatted: Mutex<Vec<ShardAt>>,
 }
 
 impl Mailbox {
@@ -60,10 +60,10 @@ impl Mailbox {
     }
 
     /// For the heartbeats; true when mgmtd is to hear it at once.
-    pub fn tell(&self, index: LogSeq, formatted: Vec<ShardId>) -> bool {
+    pub fn tell(&self, index: LogSeq, formatted: Vec<ShardAt>) -> bool {
         self.index.store(index.0, Relaxed);
         let mut known = self.formatted.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = formatted.len() > known.len();
+        let is_news = formatted.iter().any(|at| !known.contains(at));
         *known = formatted;
         is_news
     }

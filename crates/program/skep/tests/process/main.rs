@@ -29,6 +29,7 @@ mod lookups;
 mod lost;
 mod mapped;
 mod metas;
+mod moves;
 mod nameless;
 mod opens;
 mod pages;

@@ -9,10 +9,11 @@ use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
+use skep_types::codec::Bytes;
 use skep_types::{ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, ShardId, TargetId};
 use skep_wire::meta::{
-    AskOutcome, AskOutcomeReply, Decide, MakeDirOn, MetaRequest, Prepare, PrepareReply, ReserveEnd,
-    ReserveEndReply, ShardCall, ShardStamp,
+    AskOutcome, AskOutcomeReply, AskTerm, AskTermReply, Decide, FetchRows, MakeDirOn, MetaRequest, Prepare,
+    PrepareReply, ReserveEnd, ReserveEndReply, RowsReply, ShardCall, ShardStamp,
 };
 use skep_wire::mgmt::{Evict, ShardEntry};
 use skep_wire::storage::{
@@ -336,7 +337,7 @@ impl World {
     fn send_task(&mut self, at: usize, life: u64, task: Task, hub: &mut crate::hub::Hub) {
         let Task { id: task, by, job } = task;
         let named = Some(by);
-        let mut shard_of_job = None;
+        let (mut shard_of_job, mut from) = (None, None);
         let (target, kind, body) = match job {
             Job::Delete { target, chunks } => {
                 (target, DeleteChunks::KIND, DeleteChunks { target, by: named, chunks }.to_bytes())
@@ -364,6 +365,12 @@ impl World {
                 hub.coverage.hit("an extent was sealed");
                 (target, SealChunk::KIND, SealChunk { target, by, chunk, floor }.to_bytes())
             }
+            Job::Fetch { shard, node: source, epoch, behind } => {
+                from = Some(source);
+                let mut body = ShardCall { shard, epoch, ..ShardCall::default() }.to_bytes();
+                FetchRows { behind: Bytes(behind) }.encode(&mut body);
+                (TargetId(0), FetchRows::KIND, body)
+            }
             // Another server's, or it did not know yet that the shard is its own.
             Job::Shard { shard, message } => {
                 shard_of_job = Some(shard);
@@ -376,7 +383,7 @@ impl World {
         };
         let to = match shard_of_job {
             Some(shard) => self.seat_of(shard).and_then(ShardEntry::led_by),
-            None => self.homes.get(&target).copied(),
+            None => from.or_else(|| self.homes.get(&target).copied()),
         };
         if shard_of_job.is_some() && to != Some(self.metads[at].node) {
             hub.coverage.hit("a directory of another metad");
@@ -484,7 +491,7 @@ fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
         TrimChunk::KIND => JobReply::Trimmed(ChunkReply::from_bytes(body).map_err(failed)?.blocks),
         SealChunk::KIND => JobReply::Sealed(SealChunkReply::from_bytes(body).map_err(failed)?.limit),
         StatChunks::KIND => JobReply::Stats(StatChunksReply::from_bytes(body).map_err(failed)?.chunks),
-        Prepare::KIND | Decide::KIND | AskOutcome::KIND => {
+        Prepare::KIND | Decide::KIND | AskOutcome::KIND | FetchRows::KIND | AskTerm::KIND => {
             let mut reader = Reader::new(body);
             ShardStamp::decode(&mut reader).map_err(failed)?;
             match kind {
@@ -492,6 +499,8 @@ fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
                 AskOutcome::KIND => {
                     JobReply::Outcome(AskOutcomeReply::decode(&mut reader).map_err(failed)?.outcome)
                 }
+                FetchRows::KIND => JobReply::Rows(RowsReply::decode(&mut reader).map_err(failed)?),
+                AskTerm::KIND => JobReply::Term(AskTermReply::decode(&mut reader).map_err(failed)?.term),
                 _ => JobReply::Done,
             }
         }

@@ -20,8 +20,9 @@ const INODE_TABLE: u8 = 2;
 /// That of growths that were given up while their owners may have been copying.
 const DEAD_GROWTH_TABLE: u8 = 14;
 /// What must become 0 once nobody does anything.
-const LEFT_OVER: [&str; 12] = [
+const LEFT_OVER: [&str; 13] = [
     "transactions",
+    "moves",
     "seals",
     "open_files",
     "waiting",
@@ -133,7 +134,11 @@ impl World {
     fn gauges_of(&mut self, at: usize) -> Vec<(String, u64)> {
         let node = self.metads[at].node;
         let led = self.mgmtd.state().shards.iter().find(|entry| entry.is_led_by(node));
-        let shard = led.map(|entry| entry.shard).unwrap_or_default();
+        let Some(shard) = led.map(|entry| entry.shard) else {
+            // All its shards have gone to others.
+            let moves = self.metads[at].server().map(|server| server.moves_under_way() as u64);
+            return moves.map(|moves| (String::from("moves"), moves)).into_iter().collect();
+        };
         let request = Request {
             reply_to: OWN_QUESTION,
             peer: PeerIdentity {

@@ -9,7 +9,7 @@ use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::Group;
 use skep_meta::store::MemoryStore;
-use skep_types::{NodeId, Term};
+use skep_types::{NodeId, ShardId, Term};
 use skep_wire::storage::ShardTerm;
 
 /// Of a thousand writes to chunk files so many are held up, in seeds that are about that.
@@ -44,7 +44,7 @@ impl Mood {
     pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();
-        for mishap in 0..=14 {
+        for mishap in 0..=15 {
             // Some seeds never see a certain mishap, others see little else.
             for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
                 deck.push(mishap);
@@ -54,6 +54,10 @@ impl Mood {
         if hub.deeds.theme == Theme::Syncs {
             // Storage loses its power.
             deck.extend([4; 12]);
+        }
+        if seed.is_multiple_of(3) {
+            // Shards do not stay where they are for long.
+            deck.extend([14; 8]);
         }
         let skew = rng.pick(&[0, 0, 20, 2_000]);
         let skews = [(); HOSTS].map(|()| rng.below(2 * skew + 1) as i64 - skew as i64);
@@ -124,6 +128,7 @@ impl World {
             11 => self.freeze_a_client(),
             12 => self.restart_a_term(),
             13 => self.overtake_a_term(),
+            14 => self.move_a_shard(),
             _ => self.blackout(),
         }
         self.after(pause, Event::Mishap);
@@ -156,12 +161,23 @@ impl World {
         self.storageds[number].node
     }
 
+    /// mgmtd gives a shard to another metad, perhaps while it is still on its way to one.
+    fn move_a_shard(&mut self) {
+        let (node, shards) = (self.some_metad(), self.mgmtd.state().shards.len() as u64);
+        let shard = ShardId(self.draw(shards) as u16);
+        let hub = &mut *self.hub.borrow_mut();
+        if self.mgmtd.give_shard(shard, node, hub) {
+            hub.coverage.hit("a shard was given to another metad");
+        }
+    }
+
     /// One shard's term ends and the next begins, on the same server and beside shards that go on.
     fn restart_a_term(&mut self) {
         let node = self.some_metad();
         let (Some(at), Some(life)) = (self.metad_at(node), self.network.life(node)) else { return };
-        let shards: Vec<_> =
-            self.metads[at].server().map(|server| server.shards().collect()).unwrap_or_default();
+        let served =
+            |server: &Group<MemoryStore>| server.shards().filter(|shard| server.has_term(*shard)).collect();
+        let shards: Vec<_> = self.metads[at].server().map(served).unwrap_or_default();
         if shards.is_empty() {
             return;
         }

@@ -4,7 +4,7 @@
 use skep_cluster::{Answer, Command, Config, Input, Output, Peer, Registry, State};
 use skep_types::{
     Capacity, ClientId, Consistency, Decode, Encode, Incarnation, LogSeq, MapVersion, Millis, NodeId,
-    ServiceKind, TargetId, Term, Uuid,
+    ServiceKind, ShardId, TargetId, Term, Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::{Message, Refusal};
@@ -165,6 +165,13 @@ impl Cluster {
     /// A new start on what the disk holds.
     pub fn restart(&mut self) {
         self.registry = Registry::new(CONFIG, self.replayed(), Term(2), self.now);
+    }
+
+    /// These shards, where the map has them now.
+    pub fn at(&mut self, shards: impl IntoIterator<Item = u16>) -> Vec<ShardAt> {
+        let map = self.map();
+        let at = |id: u16| ShardAt { shard: ShardId(id), epoch: map.shards[usize::from(id)].epoch };
+        shards.into_iter().map(at).collect()
     }
 
     pub fn map(&mut self) -> MapReply {

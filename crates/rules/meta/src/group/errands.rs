@@ -27,6 +27,10 @@ pub enum Owner {
     Abort(TxnId),
     /// This shard asks the coordinator.
     Ask(ShardId, TxnId),
+    /// Rows of a shard that comes here are asked for.
+    Arrival(ShardId),
+    /// Who has a shard now is asked how far it is.
+    Departure(ShardId),
 }
 
 impl Owner {
@@ -38,7 +42,10 @@ impl Owner {
     /// The shard that sent it.
     pub fn shard(&self) -> ShardId {
         match self {
-            Self::Deletion(shard, _) | Self::Ask(shard, _) => *shard,
+            Self::Deletion(shard, _)
+            | Self::Ask(shard, _)
+            | Self::Arrival(shard)
+            | Self::Departure(shard) => *shard,
             Self::Prepare(txid, _) | Self::Commit(txid, _) | Self::Abort(txid) => txid.shard,
             Self::Trim(ino) | Self::Seal(ino, _) | Self::Recovery(ino) => ino.shard(),
         }

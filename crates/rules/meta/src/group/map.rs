@@ -9,7 +9,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{NamesKey, NodeId, ShardId};
-use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry, ShardState};
+use skep_wire::mgmt::{FencesReply, MapReply, ShardAt, ShardEntry, ShardState};
 
 impl<S: Store> Group<S> {
     pub(super) fn take_map(&mut self, own: NodeId, map: &MapReply) -> Result<(), StoreError> {
@@ -30,6 +30,7 @@ impl<S: Store> Group<S> {
         for entry in &map.shards {
             self.deliver(entry.shard, |shard, host| shard.placed(host, entry))?;
         }
+        self.follow_moves(map)?;
         self.begin_terms()?;
         for entry in map.shards.iter().filter(|entry| entry.is_led_by(own)) {
             self.lead(entry, map.names, level)?;
@@ -67,7 +68,10 @@ impl<S: Store> Group<S> {
 
     /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be.
     fn require_rows(&self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
-        let is_lost = |entry: &&ShardEntry| entry.is_led_by(own) && !self.shards.contains_key(&entry.shard);
+        let is_lost = |entry: &&ShardEntry| {
+            let is_here = self.shards.contains_key(&entry.shard) || entry.state == ShardState::Moving;
+            entry.is_led_by(own) && !is_here
+        };
         let Some(first) = map.shards.iter().find(is_lost) else { return Ok(()) };
         let count = map.shards.iter().filter(is_lost).count();
         Err(StoreError::Corrupt(format!(
@@ -78,15 +82,19 @@ impl<S: Store> Group<S> {
         )))
     }
 
-    /// Shards that are formatted, on stable storage, and that the map still calls new: mgmtd is to know it before
-    /// anybody uses them.
-    pub fn formatted(&self) -> Vec<ShardId> {
-        let is_made = |shard: &&Shard| shard.awaits_word() && shard.is_formatted();
-        self.shards.values().filter(is_made).map(|shard| shard.id).collect()
+    /// Shards that were formatted or have come, on stable storage, of which mgmtd does not know it: it is to, before anybody
+    /// uses them.
+    pub fn formatted(&self) -> Vec<ShardAt> {
+        let is_made = |shard: &&Shard| (shard.awaits_word() && shard.is_formatted()) || self.has_come(shard);
+        let at = |shard: &Shard| ShardAt { shard: shard.id, epoch: self.host.shard_epoch(shard.id) };
+        self.shards.values().filter(is_made).map(at).collect()
     }
 
     /// The map gives this server a shard: it is made when it is new and there are no rows of it.
     fn lead(&mut self, entry: &ShardEntry, names: NamesKey, level: u16) -> Result<(), StoreError> {
+        if entry.state == ShardState::Moving {
+            return Ok(());
+        }
         let place = Place { epoch: entry.epoch, level, era: entry.era };
         if self.shards.contains_key(&entry.shard) {
             return self.deliver(entry.shard, |shard, host| shard.take_place(host, &place)).map(drop);

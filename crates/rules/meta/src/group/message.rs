@@ -11,8 +11,8 @@ use skep_types::{
     TargetId, Term,
 };
 use skep_wire::meta::{
-    AskOutcome, AskOutcomeReply, Decide, MetaRequest, Prepare, PrepareReply, ShardCall, ShardStamp,
-    TxnOutcome, Vote,
+    AskOutcome, AskOutcomeReply, AskTerm, AskTermReply, Decide, MetaRequest, Prepare, PrepareReply,
+    RowsReply, ShardCall, ShardStamp, TxnOutcome, Vote,
 };
 use skep_wire::mgmt::{FencesReply, MapReply};
 use skep_wire::storage::{ChunkStat, ShardTerm};
@@ -154,6 +154,17 @@ pub enum Job {
         /// Chunk files.
         chunks: Vec<ChunkId>,
     },
+    /// `FetchRows`, of the server that has the rows of a shard which this one is to lead.
+    Fetch {
+        /// The shard.
+        shard: ShardId,
+        /// The server.
+        node: NodeId,
+        /// The epoch in which the map gives the shard to this one.
+        epoch: u64,
+        /// Rows behind this key.
+        behind: Vec<u8>,
+    },
     /// Something for another shard.
     Shard {
         /// Which.
@@ -172,6 +183,8 @@ pub enum ShardMessage {
     Decide(Decide),
     /// A participant asks for it.
     AskOutcome(AskOutcome),
+    /// A server that had a shard asks how far it is.
+    AskTerm(AskTerm),
 }
 
 impl From<ShardMessage> for MetaRequest {
@@ -180,6 +193,7 @@ impl From<ShardMessage> for MetaRequest {
             ShardMessage::Prepare(m) => m.into(),
             ShardMessage::Decide(m) => m.into(),
             ShardMessage::AskOutcome(m) => m.into(),
+            ShardMessage::AskTerm(m) => m.into(),
         }
     }
 }
@@ -191,6 +205,7 @@ impl ShardMessage {
             Self::Prepare(_) => JobReply::Voted(PrepareReply::from_bytes(body)?.vote),
             Self::Decide(_) => Empty::from_bytes(body).map(|_| JobReply::Done)?,
             Self::AskOutcome(_) => JobReply::Outcome(AskOutcomeReply::from_bytes(body)?.outcome),
+            Self::AskTerm(_) => JobReply::Term(AskTermReply::from_bytes(body)?.term),
         })
     }
 }
@@ -230,6 +245,10 @@ pub enum JobReply {
     Voted(Vote),
     /// How the coordinator has decided.
     Outcome(TxnOutcome),
+    /// Rows of a shard that comes here.
+    Rows(RowsReply),
+    /// The term in which a shard is served elsewhere.
+    Term(Term),
 }
 
 /// Nothing came back, or a refusal: the server asks again later.

@@ -1,6 +1,7 @@
 //! Start: rows, replay of the log; new terms of shards.
 
 use super::message::{Output, misplaced};
+use super::travel::Travels;
 use super::{Group, Host};
 use crate::command::{Action, Command, Internal};
 use crate::config::Config;
@@ -23,13 +24,16 @@ impl<S: Store> Group<S> {
             busy: BTreeSet::new(),
             resumed: ShardId(0),
             ticked: ShardId(0),
+            travels: Travels::default(),
             failed: None,
         };
-        for id in group.shards_in_rows()? {
-            if let Some(shard) = Shard::read(&group.host, id)? {
-                group.shards.insert(id, shard);
+        let in_rows = group.shards_in_rows()?;
+        for id in &in_rows {
+            if let Some(shard) = Shard::read(&group.host, *id)? {
+                group.shards.insert(*id, shard);
             }
         }
+        group.find_leftovers(&in_rows);
         Ok(group)
     }
 
@@ -59,8 +63,8 @@ impl<S: Store> Group<S> {
         match record.kind {
             EntryKind::Terms => self.replay_terms(record)?,
             EntryKind::Command => self.replay_command(record)?,
-            // The rows of what came or went are switched by themselves.
-            EntryKind::Moves => self.host.store.apply(record.seq, &[], Batch::new())?,
+            EntryKind::Moves => self.replay_moves(record)?,
+            EntryKind::Rows => self.replay_rows(record)?,
         }
         self.host.last = record.seq;
         Ok(())
@@ -151,7 +155,7 @@ impl<S: Store> Group<S> {
         out: &mut Output,
     ) -> Result<(), StoreError> {
         self.host.begin_step(now, wall, out);
-        let done = self.renew_terms(&[id]);
+        let done = if self.has_term(id) { self.renew_terms(&[id]) } else { Ok(()) };
         self.host.end_step(out);
         done
     }

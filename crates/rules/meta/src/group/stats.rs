@@ -61,6 +61,7 @@ impl<S: Store> Group<S> {
             ("open_files", self.host.opens.all() as u64),
             ("sessions", self.host.sessions.living().count() as u64),
             ("errands", self.host.errands.len() as u64),
+            ("moves", self.travels.len() as u64),
             ("log_index", self.host.last.0),
             ("lost_chunk_file_of", example.unwrap_or(0)),
         ]);

@@ -10,6 +10,7 @@ mod places;
 mod sealing;
 mod terms;
 mod transactions;
+mod travel;
 
 use crate::testing::*;
 use crate::*;

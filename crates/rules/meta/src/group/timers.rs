@@ -23,7 +23,8 @@ impl<S: Store> Group<S> {
             return Some(Millis(0));
         }
         let of_shards = self.deadlines.first().map(|(at, _)| *at);
-        [of_shards, host.errands.deadline(), host.events.deadline()].into_iter().flatten().min()
+        let sweep = self.travels.deadline().filter(|_| !host.holds_chores);
+        [of_shards, host.errands.deadline(), host.events.deadline(), sweep].into_iter().flatten().min()
     }
 
     /// Clients that had not reported what they hold when the grace period ended, and have not since.
@@ -41,6 +42,7 @@ impl<S: Store> Group<S> {
             }
         }
         self.host.events.expire(self.host.now);
+        self.sweep()?;
         let due = self.deadlines.range(..=(self.host.now, ShardId(u16::MAX)));
         let mut due: Vec<ShardId> = due.map(|(_, shard)| *shard).collect();
         // Each in turn first: what one step may do at most is done for those that come first.
@@ -85,7 +87,13 @@ impl<S: Store> Group<S> {
                 .map(drop);
         }
         let Some((owner, job)) = self.host.errands.done(task) else { return Ok(()) };
-        self.deliver(owner.shard(), |shard, host| shard.errand_done(host, task, owner, job, reply)).map(drop)
+        match (owner, reply) {
+            (Owner::Arrival(id), JobReply::Rows(part)) => self.rows_came(id, part),
+            (Owner::Departure(id), JobReply::Term(term)) => self.may_leave(id, term),
+            (owner, reply) => self
+                .deliver(owner.shard(), |shard, host| shard.errand_done(host, task, owner, job, reply))
+                .map(drop),
+        }
     }
 
     fn errand_failed(&mut self, task: u64, failure: &JobFailure) -> Result<(), StoreError> {
@@ -106,7 +114,13 @@ impl<S: Store> Group<S> {
                 host.errands.drop(task);
                 return Ok(());
             }
-            Owner::Trim(_) | Owner::Recovery(_) | Owner::Prepare(..) | Owner::Commit(..) | Owner::Ask(..) => {
+            Owner::Trim(_)
+            | Owner::Recovery(_)
+            | Owner::Prepare(..)
+            | Owner::Commit(..)
+            | Owner::Ask(..)
+            | Owner::Arrival(_)
+            | Owner::Departure(_) => {
                 return Ok(());
             }
         }

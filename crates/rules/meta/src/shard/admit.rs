@@ -21,9 +21,11 @@ impl Shard {
         }
         let role = request.peer.role;
         let allowed = match request.message {
-            MetaRequest::Prepare(_) | MetaRequest::Decide(_) | MetaRequest::AskOutcome(_) => {
-                role == Role::Server
-            }
+            MetaRequest::Prepare(_)
+            | MetaRequest::Decide(_)
+            | MetaRequest::AskOutcome(_)
+            | MetaRequest::FetchRows(_)
+            | MetaRequest::AskTerm(_) => role == Role::Server,
             // From a client it is a directory that was dealt to a shard: no frame of a client may hold it.
             MetaRequest::MakeDirOn(_) => role != Role::Server,
             MetaRequest::ShardStats(_) => true,

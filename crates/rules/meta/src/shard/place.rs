@@ -29,6 +29,18 @@ impl Shard {
         self.leads
     }
 
+    /// Epoch of its place in the map, as its rows say.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// It has come from another server: whoever has something open on it hears of its next term.
+    pub fn settle_in<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
+        self.served = true;
+        let Some(entry) = host.seats.get(&self.id).cloned() else { return Ok(()) };
+        self.placed(host, &entry)
+    }
+
     /// Is it to begin its service, once it can?
     pub fn awaits_service(&self) -> bool {
         self.leads && !self.serves
@@ -61,7 +73,7 @@ impl Shard {
 
     /// Is it to answer for the shard, in a term of its own that has not begun?
     pub fn awaits_term(&self) -> bool {
-        self.leads && self.started.is_none()
+        self.leads && self.started.is_none() && !self.is_moving()
     }
 
     /// Is its term over, because targets have heard of a later one?

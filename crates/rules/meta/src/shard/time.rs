@@ -121,7 +121,12 @@ impl Shard {
             Owner::Recovery(ino) => self.recoveries.also(ino, id),
             Owner::Seal(ino, stripe) => self.seals.instead(ino, stripe, id),
             Owner::Ask(_, txid) => self.txns.asking(txid, id),
-            Owner::Deletion(..) | Owner::Prepare(..) | Owner::Commit(..) | Owner::Abort(_) => {}
+            Owner::Deletion(..)
+            | Owner::Prepare(..)
+            | Owner::Commit(..)
+            | Owner::Abort(_)
+            | Owner::Arrival(_)
+            | Owner::Departure(_) => {}
         }
     }
 

@@ -1,8 +1,8 @@
 //! `Heartbeat`: a daemon is alive (servers only).
 
-use super::{HeartbeatReply, RegistryAge, TargetReport};
+use super::{HeartbeatReply, RegistryAge, ShardAt, TargetReport};
 use alloc::vec::Vec;
-use skep_types::{Capacity, Incarnation, LogSeq, MapVersion, NodeId, ShardId};
+use skep_types::{Capacity, Incarnation, LogSeq, MapVersion, NodeId};
 
 crate::message! {
     /// A daemon is alive (servers only).
@@ -19,8 +19,8 @@ crate::message! {
         pub map: MapVersion,
         /// What its log holds on stable storage; 0 = it keeps none.
         pub index: LogSeq,
-        /// Shards that it formatted, on stable storage, and that its map still calls new.
-        pub formatted: Vec<ShardId>,
+        /// Shards that it formatted or fetched, on stable storage, and that its map still calls new or moving.
+        pub formatted: Vec<ShardAt>,
         /// The newest registry that it knows.
         pub registry: RegistryAge,
         /// It signs off.

@@ -240,10 +240,21 @@ byte_enum! {
         New = 1,
         /// It was formatted: a server without its rows has lost them.
         Active = 2,
-        /// A member comes or goes: whoever leads it answers as before.
+        /// Its leader fetches its rows from the first member, and nobody answers.
         Moving = 3,
         /// Nobody answers for it, and it is never placed again.
         Retired = 4,
+    }
+}
+
+record! {
+    /// A shard at its place in some map.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ShardAt {
+        /// The shard.
+        pub shard: ShardId,
+        /// Its epoch there.
+        pub epoch: u64,
     }
 }
 

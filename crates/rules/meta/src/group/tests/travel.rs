@@ -1,0 +1,242 @@
+//! Shards that move between servers: whole, whatever is lost on the way, and never away from the only copy.
+
+use super::*;
+use crate::store::{MemoryStore, Store};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use skep_types::codec::Bytes;
+use skep_types::log::{EntryKind, Record};
+use skep_types::{MapVersion, NodeId};
+use skep_wire::meta::{FetchRows, RowsReply};
+use skep_wire::mgmt::{MapReply, ShardAt, ShardState};
+use skep_wire::{Refusal, Status};
+
+const THERE: NodeId = NodeId(9);
+const SHARD: ShardId = ShardId(0);
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.limits.travel_rows = 2;
+    config
+}
+
+/// The server that a shard goes to.
+struct Other {
+    server: Group<MemoryStore>,
+    log: Vec<Record>,
+    now: u64,
+    tasks: Vec<Task>,
+    warnings: Vec<String>,
+}
+
+impl Other {
+    /// With what is left of its log.
+    fn new(log: &[Record]) -> Self {
+        let mut server = Group::new(config(), MemoryStore::default()).unwrap();
+        log.iter().for_each(|record| server.replay(record).unwrap());
+        server.start();
+        Self { server, log: log.to_vec(), now: 50_000, tasks: vec![], warnings: vec![] }
+    }
+
+    fn step(&mut self, input: Input) -> Vec<Reply> {
+        let mut out = Output::default();
+        self.now += 10;
+        self.server.step(Millis(self.now), Timestamp::default(), input, &mut out).unwrap();
+        self.log.extend(out.records);
+        self.tasks.extend(out.tasks);
+        self.warnings.extend(out.warnings);
+        out.replies
+    }
+
+    fn told(&mut self, map: &MapReply, bed: &Bed) {
+        self.step(Input::Map { own: THERE, map: map.clone() });
+        self.step(Input::Fences(bed.fences(&[1])));
+    }
+
+    /// Fetches until there is nothing more to do.
+    fn fetch(&mut self, from: &mut Bed) {
+        for _ in 0..200 {
+            self.step(Input::Tick);
+            for task in core::mem::take(&mut self.tasks) {
+                let Job::Fetch { shard, epoch, behind, .. } = task.job else { continue };
+                let result = fetch(from, THERE, shard, epoch, behind).map(JobReply::Rows);
+                let result = result.map_err(|refusal| JobFailure(refusal.to_string()));
+                self.step(Input::Courier { task: task.id, result });
+            }
+            self.step(Input::Durable(self.server.last_seq()));
+        }
+    }
+}
+
+fn fetch(
+    bed: &mut Bed,
+    by: NodeId,
+    shard: ShardId,
+    epoch: u64,
+    behind: Vec<u8>,
+) -> Result<RowsReply, Refusal> {
+    let to = bed.next_reply;
+    bed.next_reply += 1;
+    let peer =
+        PeerIdentity { role: Role::Server, client: ClientId(0), incarnation: Incarnation(1), node: by };
+    let call = ShardCall { shard, epoch, ..ShardCall::default() };
+    let message = FetchRows { behind: Bytes(behind) }.into();
+    bed.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
+    bed.replies[&to].1.clone().map(|body| RowsReply::from_bytes(&body).unwrap())
+}
+
+/// The first shard, in this state, of these servers, led by the last.
+fn placed(state: ShardState, members: &[NodeId], epoch: u64) -> MapReply {
+    let mut map = MapReply { version: MapVersion(epoch + 10), ..map(2, 5) };
+    let entry = &mut map.shards[0];
+    (entry.members, entry.leader) = (members.to_vec(), *members.last().unwrap());
+    (entry.state, entry.epoch) = (state, epoch);
+    map
+}
+
+/// All rows of the shard but the header, which says where it is.
+fn rows(store: &MemoryStore) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = vec![];
+    let (from, until) = (crate::key::header(SHARD), crate::key::header(ShardId(1)));
+    store
+        .scan(&from, &until, &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            true
+        })
+        .unwrap();
+    rows.retain(|(key, _)| *key != from);
+    rows
+}
+
+/// A server with two shards, of which the first is to go.
+fn source() -> (Bed, MapReply) {
+    let mut bed = Bed::with(config(), 2);
+    let dir = bed.mkdir(Ino::ROOT, "d");
+    for number in 0..5 {
+        bed.create(ME, dir, &format!("f{number}"));
+    }
+    let (ino, _) = bed.grown("open", 1);
+    bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+    let moving = placed(ShardState::Moving, &[OWN, THERE], 2);
+    bed.step(Input::Map { own: OWN, map: moving.clone() });
+    (bed, moving)
+}
+
+/// Goal: what is fetched is what was there; nobody is served until mgmtd has heard of it; whoever asks the old server is sent
+/// on; the old server lets its rows go once the new one serves a later term, and keeps its other shard.
+#[test]
+fn a_shard_travels_whole() {
+    let (mut bed, moving) = source();
+    let mut other = Other::new(&[]);
+    other.told(&moving, &bed);
+    other.fetch(&mut bed);
+    assert_eq!(other.server.formatted(), [ShardAt { shard: SHARD, epoch: 2 }]);
+    assert_eq!(rows(other.server.store()), rows(bed.server.store()));
+    assert!(!other.server.has_term(SHARD) && !bed.server.has_term(SHARD));
+    assert_eq!(bed.call(ME, GetAttr { ino: Ino::ROOT }).unwrap_err(), Status::NOT_LEADER);
+    let before = bed.term();
+    let active = placed(ShardState::Active, &[THERE], 3);
+    bed.courier_works = false;
+    bed.step(Input::Map { own: OWN, map: active.clone() });
+    let asked = |bed: &Bed| {
+        let asks = |task: &&Task| matches!(task.job, Job::Shard { message: ShardMessage::AskTerm(_), .. });
+        bed.tasks.iter().find(asks).map(|task| task.id)
+    };
+    let task = asked(&bed).unwrap();
+    bed.step(Input::Courier { task, result: Ok(JobReply::Term(before)) });
+    assert!(bed.warnings.last().unwrap().contains("stay") && !rows(bed.server.store()).is_empty());
+    other.told(&active, &bed);
+    other.step(Input::Durable(other.server.last_seq()));
+    let term = other.server.standing(SHARD).unwrap().term;
+    assert!(other.server.is_ready() && term > before);
+    bed.tasks.clear();
+    bed.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(20), ..active } });
+    let task = asked(&bed).unwrap();
+    bed.step(Input::Courier { task, result: Ok(JobReply::Term(term)) });
+    assert_eq!(bed.server.shards().collect::<Vec<_>>(), [ShardId(1)]);
+    while !rows(bed.server.store()).is_empty() {
+        bed.tick(10);
+    }
+    bed.tick(10);
+    assert_eq!(bed.server.moves_under_way(), 0);
+    assert!(bed.server.has_term(ShardId(1)));
+    for kept in 0..=bed.log.len() {
+        let mut again = Group::new(config(), MemoryStore::default()).unwrap();
+        bed.log[..kept].iter().for_each(|record| again.replay(record).unwrap());
+    }
+}
+
+/// Goal: wherever the log of the new server ends after a power cut, the journey ends with the same rows.
+#[test]
+fn a_journey_goes_on_after_any_cut() {
+    let (mut bed, moving) = source();
+    let mut whole = Other::new(&[]);
+    whole.told(&moving, &bed);
+    whole.fetch(&mut bed);
+    assert!(whole.log.len() > 8 && whole.log.iter().any(|record| record.kind == EntryKind::Rows));
+    for kept in 0..=whole.log.len() {
+        let mut other = Other::new(&whole.log[..kept]);
+        other.told(&moving, &bed);
+        other.fetch(&mut bed);
+        assert_eq!(other.server.formatted(), [ShardAt { shard: SHARD, epoch: 2 }], "cut to {kept}");
+        assert_eq!(rows(other.server.store()), rows(bed.server.store()), "cut to {kept}");
+        // It goes back where it was, and comes once more.
+        let back = placed(ShardState::Active, &[OWN], 3);
+        other.told(&back, &bed);
+        let again = MapReply { version: MapVersion(30), ..placed(ShardState::Moving, &[OWN, THERE], 5) };
+        other.told(&again, &bed);
+        assert!(other.server.formatted().is_empty(), "what came by an earlier order does not count");
+    }
+}
+
+/// Goal: a part is told only to the server that the map names, at the epoch of the map, and only once all that was ever
+/// answered is on stable storage.
+#[test]
+fn rows_are_told_to_nobody_else() {
+    let (mut bed, _) = source();
+    let ask =
+        |bed: &mut Bed, by, epoch| fetch(bed, by, SHARD, epoch, vec![]).map_err(|refusal| refusal.status);
+    assert_eq!(ask(&mut bed, NodeId(8), 2), Err(Status::NOT_READY));
+    assert_eq!(ask(&mut bed, THERE, 1), Err(Status::NOT_READY));
+    assert_eq!(ask(&mut bed, THERE, 3), Err(Status::NOT_READY));
+    assert!(core::mem::take(&mut bed.wants_map));
+    assert!(ask(&mut bed, THERE, 2).is_ok());
+    assert!(fetch(&mut bed, THERE, ShardId(1), 1, vec![]).is_err(), "it does not move");
+    let to = bed.send_as(ME, SHARD, 0, FetchRows { behind: Bytes(vec![]) }.into());
+    assert_eq!(bed.reply::<RowsReply>(to), Some(Err(Status::ROLE)));
+
+    let mut bed = Bed::with(config(), 2);
+    bed.auto_sync = false;
+    bed.restart_term(SHARD);
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Moving, &[OWN, THERE], 2) });
+    assert_eq!(ask(&mut bed, THERE, 2), Err(Status::NOT_READY), "a power cut could take a record");
+    bed.sync();
+    assert!(ask(&mut bed, THERE, 2).is_ok());
+}
+
+/// Goal: a copy that is newer than what is to come is not touched, whatever the map says: mgmtd may have been put back from a
+/// backup.
+#[test]
+fn the_newest_copy_stays() {
+    let (mut old, moving) = source();
+    let (mut bed, _) = source();
+    // It goes back, and serves two terms more.
+    for epoch in [3, 4] {
+        bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[OWN], epoch) });
+        bed.restart_term(SHARD);
+    }
+    let newest = rows(bed.server.store());
+    // The old one, as another node, is said to have what is to come.
+    let back = MapReply { version: MapVersion(40), ..placed(ShardState::Moving, &[THERE, OWN], 7) };
+    bed.courier_works = false;
+    bed.step(Input::Map { own: OWN, map: back });
+    let fetches = bed.tasks.iter().find(|task| matches!(task.job, Job::Fetch { .. })).cloned().unwrap();
+    old.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(41), ..moving } });
+    let part = fetch(&mut old, THERE, SHARD, 2, vec![]).unwrap();
+    bed.step(Input::Courier { task: fetches.id, result: Ok(JobReply::Rows(part)) });
+    assert!(bed.warnings.last().unwrap().contains("newer"), "{:?}", bed.warnings);
+    bed.tick(10_000);
+    assert_eq!(rows(bed.server.store()), newest);
+}

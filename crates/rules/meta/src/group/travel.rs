@@ -1,0 +1,385 @@
+//! Shards that come to this group, and those that have left it: `docs/design/moves.md`.
+//!
+//! A shard travels as its rows. Who is to have it fetches them, part by part, from who had it, and has them in its own log
+//! as they come. Its header comes last: a range of rows without one is no shard, and is swept.
+
+use super::errands::Owner;
+use super::message::{Job, Request, ShardMessage};
+use super::{Group, not_ready};
+use crate::command::COMMAND_LEVEL_MAX;
+use crate::key;
+use crate::limit::{SWEEP_PAUSE_MS, TRAVEL_BYTES};
+use crate::row::header::{FORMAT, Header};
+use crate::shard::Shard;
+use crate::store::{Batch, Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_rows::applied_key;
+use skep_types::codec::Bytes;
+use skep_types::log::{Head, Moves, Record, Row};
+use skep_types::{Decode, Encode, Millis, NodeId, Role, ShardId, Term};
+use skep_wire::meta::{AskTerm, FetchRows, RowsReply, ShardStamp};
+use skep_wire::mgmt::{MapReply, ShardEntry, ShardState};
+use skep_wire::{Refusal, Status};
+
+/// A shard on its way here.
+#[derive(Debug)]
+struct Arrival {
+    /// Of its place in the map: with another epoch it is another journey.
+    epoch: u64,
+    /// Who has its rows.
+    source: NodeId,
+    /// Where it stands there, as soon as that is known.
+    head: Option<Head>,
+    /// The last key that is here.
+    behind: Vec<u8>,
+    header: Option<Vec<u8>>,
+}
+
+/// What is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Travels {
+    arrivals: BTreeMap<ShardId, Arrival>,
+    /// Others have these now, and were asked how far they are.
+    departures: BTreeSet<ShardId>,
+    /// Rows of these are left here, and nothing of them counts.
+    sweeps: BTreeSet<ShardId>,
+    swept: Millis,
+}
+
+impl Travels {
+    /// How much is not finished.
+    pub fn len(&self) -> usize {
+        self.arrivals.len() + self.departures.len() + self.sweeps.len()
+    }
+
+    /// When the next part is to be swept.
+    pub fn deadline(&self) -> Option<Millis> {
+        (!self.sweeps.is_empty()).then(|| self.swept.plus(SWEEP_PAUSE_MS))
+    }
+}
+
+impl<S: Store> Group<S> {
+    /// The map may have given shards to this group, or to others.
+    pub(super) fn follow_moves(&mut self, map: &MapReply) -> Result<(), StoreError> {
+        let own = self.host.own;
+        for entry in &map.shards {
+            let comes = entry.state == ShardState::Moving && entry.is_led_by(own);
+            let is_elsewhere = entry.state == ShardState::Active && !entry.members.contains(&own);
+            if comes {
+                self.expect(entry);
+            } else {
+                self.expect_no_more(entry.shard);
+            }
+            if is_elsewhere {
+                self.ask_to_leave(entry.shard);
+            } else if self.travels.departures.remove(&entry.shard) {
+                self.host.errands.drop_of(entry.shard);
+            }
+        }
+        Ok(())
+    }
+
+    fn expect(&mut self, entry: &ShardEntry) {
+        let (id, epoch) = (entry.shard, entry.epoch);
+        let is_here = self.shards.get(&id).is_some_and(|shard| shard.epoch() == epoch);
+        let is_coming = self.travels.arrivals.get(&id).is_some_and(|arrival| arrival.epoch == epoch);
+        if is_here || is_coming {
+            return;
+        }
+        self.expect_no_more(id);
+        let Some(source) = entry.members.first().copied() else { return };
+        let arrival = Arrival { epoch, source, head: None, behind: Vec::new(), header: None };
+        self.travels.arrivals.insert(id, arrival);
+        self.fetch(id);
+    }
+
+    fn expect_no_more(&mut self, id: ShardId) {
+        if self.travels.arrivals.remove(&id).is_some() {
+            self.host.errands.drop_of(id);
+            if !self.shards.contains_key(&id) {
+                self.travels.sweeps.insert(id);
+            }
+        }
+    }
+
+    fn fetch(&mut self, id: ShardId) {
+        let Some(arrival) = self.travels.arrivals.get(&id) else { return };
+        let (node, epoch, behind) = (arrival.source, arrival.epoch, arrival.behind.clone());
+        let job = Job::Fetch { shard: id, node, epoch, behind };
+        self.host.errands.send(Owner::Arrival(id), Term(0), job, &mut self.host.out);
+    }
+
+    /// Another server asks for a part of a shard that the map gives to it. Nobody changes the rows: no term of the shard is
+    /// under way here, and none begins before the map says so.
+    pub(super) fn give_rows(&mut self, request: &Request, m: &FetchRows) -> Result<(), StoreError> {
+        let result = match self.admit_fetch(request) {
+            Ok(head) => self.part_of(head, &m.behind.0).map(|reply| Ok(reply.to_bytes()))?,
+            Err(refusal) => Err(refusal),
+        };
+        self.host.reply(request.reply_to, ShardStamp::default(), result);
+        Ok(())
+    }
+
+    fn admit_fetch(&mut self, request: &Request) -> Result<Head, Refusal> {
+        request.of_role(request.peer.role == Role::Server)?;
+        if let Some(refusal) = self.host.behind(request) {
+            return Err(refusal);
+        }
+        if !(self.host.started && self.host.knows_cluster()) {
+            return Err(not_ready());
+        }
+        let (id, own) = (request.call.shard, self.host.own);
+        let seat = self.host.seats.get(&id);
+        self.host.out.fetch_map |= seat.is_none_or(|seat| seat.epoch < request.call.epoch);
+        let is_meant = seat.is_some_and(|seat| {
+            seat.epoch == request.call.epoch
+                && seat.state == ShardState::Moving
+                && seat.members.first() == Some(&own)
+                && seat.is_led_by(request.peer.node)
+        });
+        let refuse = |why| {
+            let text = format!("shard {id} is not given to node {}: {why}", request.peer.node);
+            Err(Refusal::with(Status::NOT_READY, text))
+        };
+        if !is_meant {
+            return refuse("the map does not say so here");
+        }
+        if self.host.undurable.iter().any(|(_, shard, _)| *shard == id) {
+            self.host.out.sync_now = true;
+            return refuse("its newest records are not on stable storage yet");
+        }
+        let still = self.shards.get(&id).filter(|shard| !shard.has_term());
+        match (still, self.host.store.applied_of(id)) {
+            (Some(_), Ok(Some(head))) => Ok(head),
+            _ => refuse("there are no rows of it here"),
+        }
+    }
+
+    fn part_of(&self, head: Head, behind: &[u8]) -> Result<RowsReply, StoreError> {
+        let mut from = behind.to_vec();
+        from.push(0);
+        let (first, until) = range_of(head.shard);
+        let applied = applied_key(head.shard);
+        let most = self.host.config.limits.travel_rows;
+        let (mut rows, mut bytes, mut more) = (Vec::new(), 0, false);
+        self.host.store.scan(&from.max(first), &until, &mut |key, value| {
+            more = rows.len() >= most || bytes >= TRAVEL_BYTES;
+            if !more && key != applied.as_slice() {
+                bytes += key.len() + value.len();
+                rows.push(Row { key: Bytes(key.to_vec()), value: Some(Bytes(value.to_vec())) });
+            }
+            !more
+        })?;
+        Ok(RowsReply { term: head.term, index: head.index, rows, more })
+    }
+
+    /// A part of a shard that comes is here.
+    pub(super) fn rows_came(&mut self, id: ShardId, part: RowsReply) -> Result<(), StoreError> {
+        let Some(arrival) = self.travels.arrivals.get_mut(&id) else { return Ok(()) };
+        let head = Head { shard: id, term: part.term, index: part.index };
+        if arrival.head != Some(head) {
+            (arrival.head, arrival.behind, arrival.header) = (Some(head), Vec::new(), None);
+            return self.make_way(head);
+        }
+        let mut batch = Batch::new();
+        for Row { key: Bytes(key), value } in part.rows {
+            let is_of_it = key.starts_with(&id.0.to_be_bytes()) && key > arrival.behind;
+            let Some(Bytes(value)) = value.filter(|_| is_of_it && key != applied_key(id)) else {
+                self.host
+                    .out
+                    .warn(format!("shard {id} does not come: node {} tells rows of others", arrival.source));
+                self.expect_no_more(id);
+                return Ok(());
+            };
+            arrival.behind.clone_from(&key);
+            if key == key::header(id) {
+                arrival.header = Some(value);
+            } else {
+                batch.insert(key, Some(value));
+            }
+        }
+        self.log_rows(&[], batch)?;
+        if part.more {
+            self.fetch(id);
+            return Ok(());
+        }
+        self.arrive(head)
+    }
+
+    /// Rows of an earlier stay go before others come, unless they are newer than those: then nothing is touched.
+    fn make_way(&mut self, head: Head) -> Result<(), StoreError> {
+        let id = head.shard;
+        if let Some(own) = self.shards.get(&id) {
+            if own.term() > head.term {
+                self.host.out.warn(format!(
+                    "shard {id} does not come: what is here of it is newer (term {}) than what is to come (term {}). Both stay \
+                     as they are; was mgmtd put back from a backup?",
+                    own.term(),
+                    head.term
+                ));
+                self.travels.arrivals.remove(&id);
+                return Ok(());
+            }
+            self.drop_shard(id)?;
+        }
+        self.travels.sweeps.insert(id);
+        Ok(())
+    }
+
+    /// All of it is here: it is a shard of this group, and mgmtd is to know it before anybody is served.
+    fn arrive(&mut self, head: Head) -> Result<(), StoreError> {
+        let id = head.shard;
+        let Some(arrival) = self.travels.arrivals.remove(&id) else { return Ok(()) };
+        let header = arrival.header.as_deref().map(Header::from_bytes);
+        let known = |header: &Header| {
+            header.shard == id && header.format <= FORMAT && header.level <= COMMAND_LEVEL_MAX
+        };
+        let Some(header) = header.and_then(Result::ok).filter(known) else {
+            self.host.out.warn(format!(
+                "shard {id} does not come: this release does not know the rows that node {} has of it",
+                arrival.source
+            ));
+            self.travels.sweeps.insert(id);
+            return Ok(());
+        };
+        // The log knows its head before any record of it.
+        let moves = Moves { came: Vec::from([head]), gone: Vec::new() };
+        self.host.log(&[], Batch::new(), Record::moves(self.host.next_seq(), &moves))?;
+        let header = Header { epoch: arrival.epoch, ..header };
+        let batch = [(key::header(id), Some(header.to_bytes())), (applied_key(id), Some(head.to_bytes()))];
+        self.log_rows(&[head], batch.into())?;
+        self.host.out.sync_now = true;
+        self.host.out.note(format!("shard {id} has come from node {}", arrival.source));
+        self.take_in(id)?;
+        self.deliver(id, Shard::settle_in).map(drop)
+    }
+
+    fn take_in(&mut self, id: ShardId) -> Result<(), StoreError> {
+        if let Some(shard) = Shard::read(&self.host, id)? {
+            self.travels.sweeps.remove(&id);
+            self.shards.insert(id, shard);
+        }
+        Ok(())
+    }
+
+    fn log_rows(&mut self, heads: &[Head], batch: Batch) -> Result<(), StoreError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let row = |(key, value): (&Vec<u8>, &Option<Vec<u8>>)| Row {
+            key: Bytes(key.clone()),
+            value: value.clone().map(Bytes),
+        };
+        let rows: Vec<Row> = batch.iter().map(row).collect();
+        self.host.log(heads, batch, Record::rows(self.host.next_seq(), &rows))
+    }
+
+    /// The map says that another server has it, and has said so to mgmtd. Rows go only once that server itself answers for
+    /// them: a map that was put back from a backup may be older than what happened.
+    fn ask_to_leave(&mut self, id: ShardId) {
+        if self.shards.contains_key(&id) && self.travels.departures.insert(id) {
+            let job = Job::Shard { shard: id, message: ShardMessage::AskTerm(AskTerm {}) };
+            self.host.errands.send(Owner::Departure(id), Term(0), job, &mut self.host.out);
+        }
+    }
+
+    /// Another server serves the shard in this term.
+    pub(super) fn may_leave(&mut self, id: ShardId, term: Term) -> Result<(), StoreError> {
+        let own = self.shards.get(&id).filter(|shard| !shard.has_term()).map(Shard::term);
+        let Some(own) = own.filter(|_| self.travels.departures.remove(&id)) else { return Ok(()) };
+        if term <= own {
+            self.host.out.warn(format!(
+                "rows of shard {id} stay, though another server has it: they are of term {own}, and it serves term {term}. Was \
+                 one of them put back from a backup?"
+            ));
+            return Ok(());
+        }
+        self.host.out.note(format!("shard {id} has gone to another server"));
+        self.drop_shard(id)
+    }
+
+    /// It is not of this group any more. Its rows are swept.
+    fn drop_shard(&mut self, id: ShardId) -> Result<(), StoreError> {
+        let moves = Moves { came: Vec::new(), gone: Vec::from([id]) };
+        let batch = self.forget(&moves);
+        self.host.log(&[], batch, Record::moves(self.host.next_seq(), &moves))
+    }
+
+    /// What goes at once of shards that are dropped, here or where the log was written.
+    fn forget(&mut self, moves: &Moves) -> Batch {
+        let mut batch = Batch::new();
+        for id in &moves.gone {
+            self.shards.remove(id);
+            self.busy.remove(id);
+            self.deadlines.retain(|(_, of)| of != id);
+            self.travels.sweeps.insert(*id);
+            batch.extend([(key::header(*id), None), (applied_key(*id), None)]);
+        }
+        batch
+    }
+
+    /// A part of what is left of one shard.
+    pub(super) fn sweep(&mut self) -> Result<(), StoreError> {
+        let due = self.travels.deadline().is_some_and(|at| self.host.now >= at);
+        let Some(id) = self.travels.sweeps.first().copied().filter(|_| due && !self.host.holds_chores) else {
+            return Ok(());
+        };
+        self.travels.swept = self.host.now;
+        let (first, until) = range_of(id);
+        let most = self.host.config.limits.travel_rows;
+        let mut batch = Batch::new();
+        self.host.store.scan(&first, &until, &mut |key, _| {
+            batch.insert(key.to_vec(), None);
+            batch.len() < most
+        })?;
+        if batch.is_empty() {
+            self.travels.sweeps.remove(&id);
+            // Whoever comes waits for that, once it is known that it comes.
+            if self.travels.arrivals.get(&id).is_some_and(|arrival| arrival.head.is_some()) {
+                self.fetch(id);
+            }
+        }
+        self.log_rows(&[], batch)
+    }
+
+    pub(super) fn replay_moves(&mut self, record: &Record) -> Result<(), StoreError> {
+        let moves =
+            Moves::from_bytes(&record.bytes).map_err(|e| crate::fail::corrupt("moves in the log", e))?;
+        let batch = self.forget(&moves);
+        self.host.store.apply(record.seq, &[], batch)
+    }
+
+    pub(super) fn replay_rows(&mut self, record: &Record) -> Result<(), StoreError> {
+        let rows =
+            Vec::<Row>::from_bytes(&record.bytes).map_err(|e| crate::fail::corrupt("rows in the log", e))?;
+        let batch: Batch = rows.into_iter().map(|row| (row.key.0, row.value.map(|value| value.0))).collect();
+        let of = batch
+            .keys()
+            .next()
+            .and_then(|key| key.first_chunk())
+            .map(|raw| ShardId(u16::from_be_bytes(*raw)));
+        self.host.store.apply(record.seq, &[], batch)?;
+        let Some(id) = of else { return Ok(()) };
+        self.travels.sweeps.insert(id);
+        self.take_in(id)
+    }
+
+    /// Rows without a header are what is left of a journey.
+    pub(super) fn find_leftovers(&mut self, in_rows: &[ShardId]) {
+        self.travels.sweeps.extend(in_rows.iter().filter(|id| !self.shards.contains_key(id)));
+    }
+
+    /// Is it on stable storage here, all of it, and does mgmtd not know that yet?
+    pub(super) fn has_come(&self, shard: &Shard) -> bool {
+        shard.leads()
+            && shard.is_moving()
+            && self.host.shard_epoch(shard.id) == shard.epoch()
+            && !self.host.undurable.iter().any(|(_, of, _)| *of == shard.id)
+    }
+}
+
+fn range_of(id: ShardId) -> (Vec<u8>, Vec<u8>) {
+    (key::header(id), key::header(ShardId(id.0 + 1)))
+}
