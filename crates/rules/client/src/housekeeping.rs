@@ -24,7 +24,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if self.shared.with(|s| s.map.is_behind()) {
             ok &= self.refresh_map().await;
         }
-        self.listen().await;
         let needing: Vec<ShardId> = self.shared.with(|s| s.shards.needing().collect());
         ok &= self.reclaim_due(needing, Shards::begin_report).await;
         ok &= self.settle_locks().await;
@@ -34,6 +33,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
         self.drop_idle_pages().await;
+        // The last: a server that hangs is waited for here, and has no part in what came before.
+        self.listen().await;
         if !ok {
             return AGAIN_MS;
         }

@@ -34,6 +34,8 @@ pub const CLOSES_MAX: usize = 4_096;
 pub const TOLD_AT_ONCE: usize = 4_096;
 /// Longest wait of one question for events.
 pub const EVENTS_WAIT_MS: u64 = 10_000;
+/// Servers that are asked for events though nobody waits there have so long to answer; then housekeeping goes on.
+pub const LISTEN_PATIENCE_MS: u64 = 5_000;
 /// Terms of one shard with changes not known to be durable; the oldest beyond it count as lost.
 pub const TERMS_MAX: usize = 16;
 /// Inodes with changes of one shard not known to be durable, one for each change; before one more the shard is asked to sync.

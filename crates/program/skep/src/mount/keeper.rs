@@ -113,12 +113,13 @@ impl Keeper {
         }
     }
 
-    /// Wishes that ended in this mount: their file was closed, or the session ended.
+    /// Wishes that ended without a lock: their file was closed, or the session ended. Those that were granted are told by
+    /// threads with a lane (see [`Keeper::settle_with`]).
     pub fn settle_ended(&self) {
         if self.lock().places.is_empty() {
             return;
         }
-        let ended = self.hands.shared.with(|s| s.locks.take_ended());
+        let ended = self.hands.shared.with(|s| s.locks.take_refused());
         self.settle(ended);
     }
 
@@ -285,6 +286,25 @@ mod tests {
     use skep_client::{Limits, Shared};
     use std::sync::mpsc::channel;
     use std::time::Instant;
+
+    /// Goal: a lock that was granted while nobody asked for it is told by a thread that has looked at its file before. Who closes
+    /// a file, or ends a session, tells of what was refused only.
+    #[test]
+    fn a_lock_is_not_told_without_a_look_at_its_file() {
+        let hands = Hands::new(Shared::new(Limits::default()), skep_net::Keyring::insecure(), Vec::new());
+        let keeper = Keeper::new(hands.clone());
+        let ended = |ticket, result| Ended { ticket, ino: Ino(1), result };
+        hands.shared.with(|s| {
+            s.locks.keep_ended(ended(2, Ok(())));
+            s.locks.keep_ended(ended(3, Err(Errno::EBADF)));
+        });
+        keeper.lock().places.insert(1, Place::Ended(ended(1, Ok(()))));
+        keeper.settle_ended();
+        let mut told: Vec<u64> = keeper.lock().places.keys().copied().collect();
+        told.sort_unstable();
+        assert_eq!(told, [1, 3]);
+        assert_eq!(hands.shared.with(|s| s.locks.take_ended()), [ended(2, Ok(()))]);
+    }
 
     /// Goal: a lock whose file has pages that do not go keeps the programs of other locks waiting no longer than a moment;
     /// it is told when they are gone.

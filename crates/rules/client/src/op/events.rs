@@ -1,86 +1,97 @@
 //! What metadata servers tell of their own accord: one keeper for each server asks, while there is a reason to. See
 //! `docs/design/client.md`.
 
+use crate::job::{Job, Reply};
 use crate::lane::Lane;
+use crate::limits::LISTEN_PATIENCE_MS;
 use crate::port::{Cell, Port};
 use crate::state::{Ended, Shards, Shared};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use skep_types::{Errno, Millis, NodeId, ShardId};
-use skep_wire::Status;
 use skep_wire::meta::{Event, Events, EventsReply};
+use skep_wire::{Refusal, Status};
 
 /// While something is to be tried again, events are waited for so long.
 const EVENTS_SOON_MS: u64 = 100;
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Waits up to `wait_ms` for events of `node`, takes them in, and gives the waits for locks that ended by them.
-    /// Wishes that their shards have forgotten (a new term) are put into their queues again. A shard that does not take one
-    /// now, or cannot be told what is held there, keeps nobody from hearing of the others: the rest is tried at the next call,
-    /// and this one does not wait for events for long. An error: the server could not be asked; ask again after a pause.
+    /// Waits up to `wait_ms` for events of `node`, takes them in, and gives the waits for locks that ended, by them or
+    /// otherwise. Wishes that their shards have forgotten (a new term) are put into their queues again. A shard that does not
+    /// take one now, or cannot be told what is held there, keeps nobody from hearing of the others: the rest is tried at the next
+    /// call, and this one does not wait for events for long. An error: the server could not be asked; ask again after a pause.
     pub async fn events(&self, node: NodeId, wait_ms: u64) -> Result<Vec<Ended>, Errno> {
-        let shards = self.shared.with(|s| s.wished_shards(node));
-        if shards.is_empty() {
+        let Some(question) = self.shared.with(|s| s.question_of_waits(node, wait_ms)) else {
             return Ok(self.shared.with(|s| s.locks.take_ended()));
-        }
-        // Another lane may have seen the new term.
-        let is_due = self.shared.with(|s| {
-            shards.iter().any(|shard| s.shards.is_due(*shard)) || !s.forgotten_wishes(node).is_empty()
-        });
-        let told = self.ask_events(node, if is_due { wait_ms.min(EVENTS_SOON_MS) } else { wait_ms }).await;
+        };
+        let reply = self.once(self.asking_events(&question)).await;
+        let told = self.take_in(reply);
         if told == Err(Status::NOT_READY) || told.is_ok() {
             let shards = self.shared.with(|s| s.wished_shards(node));
             self.reclaim_due(shards, Shards::begin_reclaim).await;
         }
+        let (mut again, mut is_asked) = (Vec::new(), true);
         match told {
-            Ok(mut ended) => {
-                ended.extend(self.wish_forgotten_again(node).await);
-                Ok(ended)
-            }
-            Err(Status::FENCED) => Ok(self.shared.with(|s| s.locks.take_ended())),
+            Ok(()) => again = self.wish_forgotten_again(node).await,
+            Err(Status::FENCED) => {}
             Err(_) => {
                 // The server may have moved, or be a new one.
                 self.refresh_map().await;
-                Err(Errno::EAGAIN)
+                is_asked = false;
             }
         }
+        let mut ended = self.shared.with(|s| s.locks.take_ended());
+        ended.append(&mut again);
+        if is_asked || !ended.is_empty() { Ok(ended) } else { Err(Errno::EAGAIN) }
     }
 
     /// A mount that holds something and asks for nothing would not hear that a shard began a term, and would lose what it holds
-    /// with the grace period of that. So it asks every server that knows it now and then; those on which somebody waits are
-    /// asked all the time.
+    /// with the grace period of that. So it asks every server that knows it now and then, all of them together; those on which
+    /// somebody waits are asked all the time. Where somebody begins to wait meanwhile, what became of that may be among what is
+    /// told: it is kept for who asks all the time.
     pub(crate) async fn listen(&self) {
         let now = self.port.now();
-        for node in self.shared.with(|s| s.nodes_to_listen_to(now)) {
+        let questions = self.shared.with(|s| s.questions_of_nobody(now));
+        let mut jobs: Vec<Job<'_>> = questions.iter().map(|question| self.asking_events(question)).collect();
+        self.port.wanted_for(Some(LISTEN_PATIENCE_MS));
+        self.once_each(&mut jobs).await;
+        self.port.wanted_for(None);
+        for mut job in jobs {
             // Whoever does not answer is asked again the next time, and by all who want something of it.
-            let _ = self.ask_events(node, 0).await;
+            let _ = self.take_in(job.take());
         }
     }
 
-    /// The question itself.
-    async fn ask_events(&self, node: NodeId, wait_ms: u64) -> Result<Vec<Ended>, Status> {
-        let Some(shard) = self.shared.with(|s| s.names_channel(node)) else { return Ok(Vec::new()) };
-        let received = self.shared.with(|s| s.nodes.events(node));
-        let job = self.asking(shard, &Events { received, wait_ms });
-        let reply = self.once(job).await.map_err(|refusal| refusal.status)?;
+    fn asking_events(&self, (shard, question): &(ShardId, Events)) -> Job<'static> {
+        self.asking(*shard, question)
+    }
+
+    /// Takes in what a server tells. The waits that ended by it are kept in the same step in which it counts as received, for
+    /// who asks from then on is not told of it: whoever takes them next tells the programs ([`Lane::events`]).
+    fn take_in(&self, reply: Result<Reply, Refusal>) -> Result<(), Status> {
+        let reply = reply.map_err(|refusal| refusal.status)?;
         let EventsReply { events, number } = reply.read().map_err(|refusal| refusal.status)?;
-        let (ended, begun) = self.shared.with(|s| {
+        let begun = self.shared.with(|s| {
             // The channel is the server's, whichever shard it was asked through.
             if s.nodes.has_ended(reply.node, reply.incarnation) {
-                return (Vec::new(), false);
+                return false;
             }
-            let begun = events.0.iter().any(|event| s.term_begun(event));
-            let ended = events.0.iter().filter_map(|event| s.lock_ended(event)).collect();
+            // All terms, and before the locks: what was granted in one that has ended is nothing.
+            let mut begun = false;
+            for event in &events.0 {
+                begun |= s.term_begun(event);
+            }
+            events.0.iter().for_each(|event| s.lock_ended(event));
             // Those of kinds that this release does not know count as well.
             if reply.client == s.client() {
-                s.nodes.confirm_events(node, number);
+                s.nodes.confirm_events(reply.node, number);
             }
-            (ended, begun)
+            begun
         });
         if begun {
             self.port.work_waits();
         }
-        Ok(ended)
+        Ok(())
     }
 }
 
@@ -90,12 +101,31 @@ impl Shared {
         matches!(event, Event::Term(begun) if self.shards.heard(begun.shard, begun.term))
     }
 
-    /// A wait that has ended by an event.
-    fn lock_ended(&mut self, event: &Event) -> Option<Ended> {
-        match event {
-            Event::Lock(outcome) => self.lock_outcome(outcome),
-            Event::Term(_) => None,
+    /// A wait may have ended by an event.
+    fn lock_ended(&mut self, event: &Event) {
+        if let Event::Lock(outcome) = event
+            && let Some(ended) = self.lock_outcome(outcome)
+        {
+            self.locks.keep_ended(ended);
         }
+    }
+
+    /// The question to `node` on which wishes wait, and the shard that it goes through. `None`: no wish does, or there are waits
+    /// that have ended, which are to be told first. (What another lane takes in after this look, the answer to this question
+    /// tells again.)
+    fn question_of_waits(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
+        let shards = self.wished_shards(node);
+        if shards.is_empty() || self.locks.has_ended() {
+            return None;
+        }
+        // Another lane may have seen the new term.
+        let is_due = shards.iter().any(|shard| self.shards.is_due(*shard));
+        let has_work = is_due || !self.forgotten_wishes(node).is_empty();
+        self.question(node, if has_work { wait_ms.min(EVENTS_SOON_MS) } else { wait_ms })
+    }
+
+    fn question(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
+        Some((self.names_channel(node)?, Events { received: self.nodes.events(node), wait_ms }))
     }
 
     /// The shard that names the channel of `node`: one that has heard of this mount, if there is any. Others may not listen
@@ -107,22 +137,25 @@ impl Shared {
         told.or_else(|| shards.first()).copied().or_else(known)
     }
 
-    /// Servers that know this mount and that nobody asks, when it is time.
-    fn nodes_to_listen_to(&mut self, now: Millis) -> BTreeSet<NodeId> {
-        let Some(session) = self.session.open() else { return BTreeSet::new() };
+    /// What servers are asked that know this mount and that nobody asks, when it is time.
+    fn questions_of_nobody(&mut self, now: Millis) -> Vec<(ShardId, Events)> {
+        let Some(session) = self.session.open() else { return Vec::new() };
         // A mount that has just begun has nothing to hear yet.
         if now.since(*self.listened.get_or_insert(now)) < session.timeout_ms / 4 {
-            return BTreeSet::new();
+            return Vec::new();
         }
         self.listened = Some(now);
-        let asked = self.nodes_to_ask();
+        let asked = self.wished_nodes();
         let leaders = self.shards.known_here().filter_map(|shard| self.map.leader(shard));
-        leaders.filter(|node| !asked.contains(node)).collect()
+        let nodes: BTreeSet<NodeId> = leaders.filter(|node| !asked.contains(node)).collect();
+        nodes.into_iter().filter_map(|node| self.question(node, 0)).collect()
     }
 
-    /// Servers whose events there is a reason to ask for: something waits there.
+    /// Servers for which there is a reason to call [`Lane::events`]: something waits there, or has ended without being told.
     pub fn nodes_to_ask(&self) -> Vec<NodeId> {
-        self.wished_nodes()
+        let ended = self.locks.ended_on().filter_map(|shard| self.map.leader(shard));
+        let nodes: BTreeSet<NodeId> = self.wished_nodes().into_iter().chain(ended).collect();
+        nodes.into_iter().collect()
     }
 }
 

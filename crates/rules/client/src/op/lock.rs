@@ -154,11 +154,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// The program that waits under `ticket` has a signal. `None`: it ended already, and was or will be
     /// told. Tried once: a program that is killed must not wait for a server that is away.
     pub async fn cancel_lock(&self, ticket: u64) -> Option<Ended> {
-        let Wish { ino, .. } = self.shared.with(|s| s.locks.wish_of(ticket))?;
+        let Some(Wish { ino, .. }) = self.shared.with(|s| s.locks.wish_of(ticket)) else {
+            return self.shared.with(|s| s.locks.take_ended_of(ticket));
+        };
         let reply = self.once(self.asking(ino.shard(), &CancelLock { ino, ticket })).await;
         let held = reply.and_then(|reply| reply.read::<CancelLockReply>()).map(|reply| reply.held);
         let (answer, doubt) = self.shared.with(|s| {
-            let wish = s.locks.take_wish(ticket)?;
+            let Some(wish) = s.locks.take_wish(ticket) else {
+                return s.locks.take_ended_of(ticket).map(|ended| (ended.result, false));
+            };
             match held {
                 // A request for it that was not answered may have been granted at once, or is on its way.
                 Ok(false) if wish.unsure => {
@@ -428,9 +432,9 @@ impl Shared {
         nodes
     }
 
-    /// The server that a wish waits on.
+    /// The server that a wish waits on, or waited on until it ended without being told.
     pub fn wished_node(&self, ticket: u64) -> Option<NodeId> {
-        self.map.leader(self.locks.wish_of(ticket)?.ino.shard())
+        self.map.leader(self.locks.ino_of(ticket)?.shard())
     }
 
     /// A wish was answered. `true`: it had ended before. What the server did for it all the same is put

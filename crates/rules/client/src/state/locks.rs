@@ -97,6 +97,7 @@ pub struct Locks {
     wishes: BTreeMap<u64, Wish>,
     /// Wishes that were granted before the answer to their request came.
     early: BTreeSet<u64>,
+    /// Waits that have ended and are not told yet: at most one for each wish, which somebody waits for or is about to.
     ended: Vec<Ended>,
     /// Something may be held that the program was not told of: to be put right.
     suspects: Vec<(Ino, LockWish, Option<u64>)>,
@@ -400,9 +401,41 @@ impl Locks {
         !self.suspects.is_empty() || !self.drops.is_empty()
     }
 
-    /// Takes the wishes that ended without a word from their server.
+    /// A wish has ended by a word of its server, and whoever tells is to take it.
+    pub fn keep_ended(&mut self, ended: Ended) {
+        self.ended.push(ended);
+    }
+
+    /// Has a wish ended that nobody was told of?
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// The shards of those that have.
+    pub fn ended_on(&self) -> impl Iterator<Item = ShardId> {
+        self.ended.iter().map(|ended| ended.ino.shard())
+    }
+
+    /// Takes the wishes that have ended.
     pub fn take_ended(&mut self) -> Vec<Ended> {
         core::mem::take(&mut self.ended)
+    }
+
+    /// Takes those that ended without a lock: of these there is nothing to be learnt before they are told.
+    pub fn take_refused(&mut self) -> Vec<Ended> {
+        self.ended.extract_if(.., |ended| ended.result.is_err()).collect()
+    }
+
+    /// Takes what became of one wish, if it has ended and nobody has taken that.
+    pub fn take_ended_of(&mut self, ticket: u64) -> Option<Ended> {
+        let at = self.ended.iter().position(|ended| ended.ticket == ticket)?;
+        Some(self.ended.remove(at))
+    }
+
+    /// The file of a wish that waits, or that has ended without being told.
+    pub fn ino_of(&self, ticket: u64) -> Option<Ino> {
+        let ended = || self.ended.iter().find(|ended| ended.ticket == ticket);
+        self.wish_of(ticket).map(|wish| wish.ino).or_else(|| Some(ended()?.ino))
     }
 
     /// A new session began, and nothing that was held is: the handles through which it was taken.

@@ -29,7 +29,7 @@ use skep_wire::{Empty, Lead, Refusal, Status, View};
 
 /// The metadata server.
 pub const METAD: NodeId = NodeId(1);
-/// Another one, which has the shards when they were given to it.
+/// Another one: it has the shards when they were given to it, or the shard beside when that is apart.
 pub const METAD_2: NodeId = NodeId(4);
 /// The storage daemon of all targets.
 pub const STORAGED: NodeId = NodeId(2);
@@ -60,6 +60,8 @@ pub struct Cluster {
     pub shard: Shard,
     /// Another one of the same server, if there is one.
     pub beside: Option<Shard>,
+    /// That one has a server of its own.
+    pub apart: bool,
     pub targets: Targets,
     pub now: u64,
     /// Free bytes, as mgmtd says when it is asked for them.
@@ -97,6 +99,7 @@ impl Default for Cluster {
         Self {
             shard: Shard::new(ShardId(0)),
             beside: None,
+            apart: false,
             targets: Targets::default(),
             now: 0,
             free: 40,
@@ -199,7 +202,8 @@ impl Cluster {
                     let node = if call.node == METAD { METAD_2 } else { METAD };
                     self.seat = Lead { node, epoch: self.seat.epoch + 1 };
                 }
-                if call.node != self.seat.node {
+                let is_apart = self.apart && shard_call.shard > ShardId(0);
+                if call.node != if is_apart { METAD_2 } else { self.seat.node } {
                     let refusal = Refusal { lead: Some(self.seat), ..Refusal::new(Status::NOT_LEADER) };
                     return self.refuse(call.node, &refusal);
                 }
@@ -256,7 +260,7 @@ impl Cluster {
     }
 }
 
-fn map(Cluster { removed, elsewhere, beside, told, .. }: &Cluster) -> MapReply {
+fn map(Cluster { removed, elsewhere, beside, told, apart, .. }: &Cluster) -> MapReply {
     let node = |node, service| NodeEntry {
         domain: String::new(),
         node,
@@ -282,8 +286,8 @@ fn map(Cluster { removed, elsewhere, beside, told, .. }: &Cluster) -> MapReply {
     };
     let shard = |shard| ShardEntry {
         shard: ShardId(shard),
-        members: Vec::from([told.0.node]),
-        leader: told.0.node,
+        members: Vec::from([if *apart && shard > 0 { METAD_2 } else { told.0.node }]),
+        leader: if *apart && shard > 0 { METAD_2 } else { told.0.node },
         epoch: told.0.epoch,
         state: told.1,
         era: 0,
