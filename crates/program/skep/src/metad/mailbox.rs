@@ -29,8 +29,35 @@ pub struct Letters {
     pub checkpointed: bool,
     /// The state directory is (no longer) nearly full.
     pub low_space: Option<bool>,
-    /// The newest heartbeat that mgmtd accepted was sent then.
+    /// A heartbeat that was sent then, after a word of mgmtd was wanted, was accepted.
     pub vouched: Option<Millis>,
+}
+
+/// Since when a word of mgmtd is wanted: the oldest and the newest wish that none has met. mgmtd has a word with every
+/// heartbeat, but it concerns all shards, and hardly ever does one of them wait for it: the others wake nobody.
+#[derive(Default)]
+struct Wishes(Mutex<Option<(Millis, Millis)>>);
+
+impl Wishes {
+    fn known(&self) -> MutexGuard<'_, Option<(Millis, Millis)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more, as of `now`.
+    fn add(&self, now: Millis) {
+        let mut known = self.known();
+        let oldest = known.map_or(now, |(oldest, _)| oldest);
+        *known = Some((oldest, now));
+    }
+
+    /// mgmtd has answered what was sent then: does that meet a wish? A word counts for what was wished before it was asked for,
+    /// not at the same moment (`Input::Vouched`). As long as there are younger wishes, all count as not met.
+    fn are_met(&self, sent: Millis) -> bool {
+        let mut known = self.known();
+        let is_met = known.is_some_and(|(oldest, _)| oldest < sent);
+        known.take_if(|(_, newest)| *newest < sent);
+        is_met
+    }
 }
 
 /// See the module.
@@ -44,6 +71,7 @@ pub struct Mailbox {
     index: AtomicU64,
     /// Shards that mgmtd is to hear of.
     formatted: Mutex<Vec<ShardAt>>,
+    wishes: Wishes,
 }
 
 impl Mailbox {
@@ -56,6 +84,7 @@ impl Mailbox {
             low_space: AtomicBool::new(false),
             index: AtomicU64::new(0),
             formatted: Mutex::default(),
+            wishes: Wishes::default(),
         }
     }
 
@@ -66,6 +95,11 @@ impl Mailbox {
         let is_news = formatted.iter().any(|at| !known.contains(at));
         *known = formatted;
         is_news
+    }
+
+    /// A shard may wait for a word of mgmtd, as of `now`: the next heartbeat that is accepted and was sent later is told.
+    pub fn want_word(&self, now: Millis) {
+        self.wishes.add(now);
     }
 
     /// Takes everything.
@@ -129,6 +163,35 @@ impl Member for Mailbox {
     }
 
     fn vouched(&self, sent: Millis) {
-        self.put(|letters| letters.vouched = Some(sent));
+        if self.wishes.are_met(sent) {
+            self.put(|letters| letters.vouched = Some(sent));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_net::{EventLimits, EventServer, Keyring, Log};
+
+    /// Goal: mgmtd's word of a heartbeat reaches the shards when one of them wants it, and was not asked for before that. It is
+    /// wanted until it is there, also when one shard wants it after another; then nobody is woken by it any more.
+    #[test]
+    fn a_word_is_told_when_it_is_wanted() {
+        let log = Log::new(|_| {});
+        let server = EventServer::new(Vec::new(), Keyring::insecure(), EventLimits::default(), log).unwrap();
+        let mailbox = Mailbox::new(server.waker(), PathBuf::from("/"));
+        let told = |sent| {
+            mailbox.vouched(Millis(sent));
+            mailbox.take().vouched
+        };
+        assert_eq!(told(10), None);
+        mailbox.want_word(Millis(20));
+        assert_eq!([told(15), told(20)], [None, None], "what was asked for before tells nothing");
+        assert_eq!([told(21), told(22)], [Some(Millis(21)), None]);
+        mailbox.want_word(Millis(30));
+        mailbox.want_word(Millis(40));
+        assert_eq!([told(30), told(35)], [None, Some(Millis(35))], "the first shard has it");
+        assert_eq!([told(40), told(41), told(42)], [Some(Millis(40)), Some(Millis(41)), None]);
     }
 }

@@ -338,6 +338,9 @@ impl Service for Metad {
             self.sync_handle.request(self.shards.log().last_seq());
         }
         let fetch = std::mem::take(&mut self.shards.out.fetch_map);
+        if fetch {
+            self.mailbox.want_word(now());
+        }
         if std::mem::take(&mut self.shards.out.fetch_fences) || fetch {
             self.nudge.nudge();
         }

@@ -268,7 +268,8 @@ pub struct Output {
     pub sync_now: bool,
     /// A peer knows a newer fence list: fetch it.
     pub fetch_fences: bool,
-    /// Somebody knows of something that a newer map may hold: fetch it.
+    /// Somebody knows of something that a newer map may hold: fetch it, and say when mgmtd has answered a heartbeat that was
+    /// sent later than this ([`Input::Vouched`]; of others nothing needs to be said).
     pub fetch_map: bool,
     /// Lines for the log of the daemon.
     pub notes: Vec<String>,
