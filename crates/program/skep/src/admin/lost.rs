@@ -27,10 +27,8 @@ impl Found {
     /// Those that are shorter than they can be.
     pub fn lost(&self) -> Vec<LostChunk> {
         let found = |(chunk, stripe): (ChunkId, &Stripe)| {
-            let (size, floor) = (*self.sizes.get(&chunk)?, self.layout.floor(&chunk));
-            let (target, lives) = (stripe.first(), stripe.targets().iter());
-            let life_since = lives.filter_map(|target| self.lives.get(target).copied()).max();
-            (size < floor).then_some(LostChunk { chunk, target, size, floor, life_since })
+            let lives = stripe.targets().iter().filter_map(|target| self.lives.get(target).copied());
+            LostChunk::if_short(&self.layout, chunk, *self.sizes.get(&chunk)?, lives.max())
         };
         self.layout.stripes().filter_map(found).collect()
     }

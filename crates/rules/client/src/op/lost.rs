@@ -147,9 +147,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let found = self.stat_chunks(&asked).await?;
         let lost = found.into_iter().filter_map(|(chunk, stat, life_since)| {
-            let (size, floor) = (stat.size, layout.floor(&chunk));
-            let target = copies::to_read(layout.stripe(&chunk)?);
-            (size < floor).then_some(LostChunk { chunk, target, size, floor, life_since })
+            LostChunk::if_short(layout, chunk, stat.size, life_since)
         });
         Ok(lost.collect())
     }
@@ -220,6 +218,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 impl LostChunk {
+    /// A chunk file of which there are `size` bytes, if that is less than it has had. It is named by the target that is read.
+    pub fn if_short(
+        layout: &Layout,
+        chunk: ChunkId,
+        size: u64,
+        life_since: Option<Timestamp>,
+    ) -> Option<Self> {
+        let (floor, target) = (layout.floor(&chunk), copies::to_read(layout.stripe(&chunk)?));
+        (size < floor).then_some(Self { chunk, target, size, floor, life_since })
+    }
+
     /// As the shard is told of it.
     pub fn found(&self) -> FoundChunk {
         FoundChunk { chunk: self.chunk, size: self.size, floor: self.floor }

@@ -1,5 +1,5 @@
-//! Which of a stripe's targets are asked: decided here and nowhere else. A stripe has one target in this release; what
-//! these answers become with several: `docs/design/layout.md`.
+//! Which of a stripe's targets are asked by a mount, and which one stands for all where one is named: decided here and nowhere
+//! else. A stripe has one target in this release; what these answers become with several: `docs/design/layout.md`.
 
 use skep_types::{Stripe, TargetId};
 use skep_wire::storage::ChunkStat;
