@@ -10,6 +10,9 @@ const NAMES: [&[u8]; 2] = [b"far-a", b"far-b"];
 /// Steps here are numbered from this on, apart from those of the books and of the directory of all.
 const STEPS_FROM: u64 = 1 << 41;
 
+/// A directory whose place the shard of the name chooses.
+const DIR: NewNode = NewNode { kind: Kind::Dir, mode: 0o755, umask: 0, uid: 0, gid: 0, rdev: 0 };
+
 /// What must stay as it is for an answer to be certain: power cuts so far, and the session.
 type Ground = (usize, Option<ClientId>);
 
@@ -74,19 +77,33 @@ impl Actor {
 
     async fn make(&self, parent: Ino, name: &[u8], shard: ShardId, own: bool) -> Result<(), Failed> {
         let ground = self.ground();
-        let made = self.lane.make_dir_on(parent, name, 0o755, (0, 0), shard).await;
-        // An administrator's command has no lane: it may have been done once more, or come late.
+        let by_hand = self.hub.borrow_mut().rng.percent(50);
+        let made = match by_hand {
+            true => {
+                let made = self.lane.make_dir_on(parent, name, 0o755, (0, 0), shard).await;
+                made.map(|entry| entry.ino)
+            }
+            false => self.lane.make_node(parent, name, DIR).await.map(|attr| attr.ino),
+        };
+        // It was looked for, and has one maker. An administrator's command has no lane: it may have been done once more.
+        if !by_hand && self.is_certain(own, ground) && made == Err(Errno::EEXIST) {
+            return self.fail("who made a directory on another shard is told EEXIST".into());
+        }
+        // It may be done late.
         if own && made.is_err() {
             self.is_unsure();
         }
-        let Ok(made) = made else { return Ok(()) };
+        let Ok(ino) = made else { return Ok(()) };
         self.hub.borrow_mut().coverage.hit("a directory on another shard");
+        if !by_hand && ino.shard() != parent.shard() {
+            self.hub.borrow_mut().coverage.hit("a directory was dealt to another shard");
+        }
         let found = self.lane.lookup(parent, name).await;
         if self.is_certain(own, ground) && matches!(found, Err(Errno::ENOENT)) {
-            return self.fail(format!("directory {} was made on another shard, and has no name", made.ino));
+            return self.fail(format!("directory {ino} was made on another shard, and has no name"));
         }
         if own {
-            self.is_whole(made.ino, ground, "was made").await?;
+            self.is_whole(ino, ground, "was made").await?;
         }
         Ok(())
     }

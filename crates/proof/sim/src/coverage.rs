@@ -48,6 +48,7 @@ pub const MARKERS: &[&str] = &[
     "the size of a file was recovered",
     "a directory on another shard",
     "a directory on another shard was removed",
+    "a directory was dealt to another shard",
     "a message between shards came twice",
     "an fsync failed after a loss",
     "an fsync held over a power cut",
