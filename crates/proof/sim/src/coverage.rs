@@ -9,6 +9,8 @@ pub const MARKERS: &[&str] = &[
     "a request arrived after its client gave it up",
     "a late request was dropped by a newer connection",
     "a partition",
+    "the connections of a client ended",
+    "a waiting request went with its connection",
     "a clock jump",
     "mgmtd was killed",
     "metad was killed",

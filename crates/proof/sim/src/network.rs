@@ -3,6 +3,10 @@
 //! daemon, or because a port gives a call up; what was sent on it may still arrive, until a newer
 //! connection of the same lane is heard by the daemon.
 
+mod ends;
+
+pub use ends::End;
+
 use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use skep_client::{Answer, Outcome};
@@ -32,6 +36,16 @@ pub enum From {
     Lane(LaneId),
     /// A daemon, in one of its lives.
     Node(NodeId, u64),
+}
+
+impl From {
+    /// Whose connection this is, and which of them is newer.
+    fn ranked(self, connection: u64) -> (Sender, (u64, u64)) {
+        match self {
+            Self::Lane(lane) => (Sender::Lane(lane), (0, connection)),
+            Self::Node(node, life) => (Sender::Node(node), (life, connection)),
+        }
+    }
 }
 
 /// Whose newer connection ends an older one.
@@ -107,6 +121,8 @@ pub struct Network {
     partitions: BTreeMap<(u32, NodeId), u64>,
     /// Clients that are no more: nothing lands there.
     gone: BTreeSet<u32>,
+    /// Requests at work whose connection is over, as daemons are to hear before anything newer.
+    over: Vec<CallId>,
     /// How it is at the moment.
     pub weather: Weather,
 }
@@ -151,8 +167,9 @@ impl Network {
     }
 
     /// A client is no more.
-    pub fn remove_client(&mut self, life: u32) {
+    pub fn remove_client(&mut self, life: u32, hub: &mut Hub, queue: &mut Queue) {
         self.gone.insert(life);
+        self.announce_all(|from| matches!(from, From::Lane(lane) if lane.life == life), hub, queue);
     }
 
     /// Is a request of the client on its way still?
@@ -316,19 +333,15 @@ impl Network {
     /// Ends the connection of a call: it and everything else in flight on it is lost for the sender.
     fn break_off(&mut self, id: CallId, due: u64, hub: &mut Hub, queue: &mut Queue) {
         let Some(flight) = self.flights.get(&id) else { return };
-        let key = (flight.from, flight.node);
-        let number = flight.connection;
-        if let Some(connection) = self.connections.get_mut(&key)
+        let end = (flight.from, flight.node, flight.connection);
+        let (from, node, number) = end;
+        if let Some(connection) = self.connections.get_mut(&(from, node))
             && connection.number == number
         {
             connection.broken = true;
         }
-        let same = |flight: &Flight| (flight.from, flight.node) == key && flight.connection == number;
-        let all: Vec<CallId> =
-            self.flights.iter().filter(|(_, f)| same(f) && !f.settled).map(|(id, _)| *id).collect();
-        for id in all {
-            self.settle(id, due, Landed { outcome: Outcome::Lost, payload: Vec::new() }, hub, queue);
-        }
+        self.lose_all(end, due, hub, queue);
+        self.announce(end, hub, queue);
     }
 
     /// A port gave a call up.
@@ -377,15 +390,13 @@ impl Network {
             self.flights.remove(&id);
             return None;
         }
-        let (sender, rank) = match from {
-            From::Lane(lane) => (Sender::Lane(lane), (0, number)),
-            From::Node(node, life) => (Sender::Node(node), (life, number)),
-        };
+        let (is_second, is_deposed) = (flight.is_second, flight.deposed.is_some());
+        let (sender, rank) = from.ranked(number);
         let newest = self.heard.entry((node, sender)).or_default();
-        if flight.is_second {
+        if is_second {
             hub.coverage.hit("a message between shards came twice");
             hub.say(format_args!("call {id} is one that came before"));
-        } else if flight.deposed.is_some() {
+        } else if is_deposed {
             hub.coverage.hit("a message of a deposed server arrived");
             hub.say(format_args!("call {id} of a deposed server arrives"));
         } else if rank < *newest {
@@ -393,7 +404,11 @@ impl Network {
             self.flights.remove(&id);
             return None;
         }
-        *newest = rank.max(*newest);
+        if rank > *newest {
+            *newest = rank;
+            let over = self.supersede(node, sender, rank);
+            self.over.extend(over);
+        }
         if gone {
             hub.coverage.hit("a request arrived after its client gave it up");
             hub.say(format_args!("call {id} arrives late"));
@@ -407,6 +422,11 @@ impl Network {
         flight.arrived = true;
         (flight.life, flight.body) = (life, reframed(id, flight));
         Some(flight)
+    }
+
+    /// What [`Network::arrive`] ended, by a newer connection.
+    pub fn take_over(&mut self) -> Vec<CallId> {
+        std::mem::take(&mut self.over)
     }
 
     /// The flight of a request that is at work.
@@ -457,6 +477,7 @@ impl Network {
         for ((_, to), connection) in &mut self.connections {
             connection.broken |= *to == node;
         }
+        self.announce_all(|from| matches!(from, From::Node(by, _) if by == node), hub, queue);
     }
 
     /// Does the client of this life still exist?

@@ -1,6 +1,7 @@
 //! Events in the order of their time; equal times in an order drawn from the seed.
 
 use crate::hub::{CallId, Landed, LaneId};
+use crate::network::End;
 use skep_model::Rng;
 use skep_types::{LogSeq, NodeId};
 use skep_wire::Refusal;
@@ -13,6 +14,8 @@ pub enum Event {
     Wake(LaneId),
     /// A request reaches its node.
     Arrive(CallId),
+    /// A daemon hears that a connection has ended.
+    Closed(End),
     /// The outcome of a call reaches its lane.
     Land(CallId, LaneId, Landed),
     /// The answer to a server's own call, or that there is none.
@@ -33,6 +36,8 @@ pub enum Event {
     Deposed(NodeId),
     /// The next mishap.
     Mishap,
+    /// A client's connections end, when it hurts; so many looks are left.
+    EndConnections(u32),
     /// metad loses its power, when it hurts.
     Provoked,
     /// Chaos ends.

@@ -204,6 +204,7 @@ impl World {
         match event {
             Event::Wake(lane) => self.poll(lane),
             Event::Arrive(call) => self.arrive(call),
+            Event::Closed(end) => self.connection_ended(end),
             Event::Land(call, lane, landed) => {
                 if self.network.lives(lane.life) {
                     self.hub.borrow_mut().landed.insert(call, landed);
@@ -223,6 +224,7 @@ impl World {
             Event::Restart(node) => self.start_daemon(node),
             Event::Deposed(node) => self.deposed(node),
             Event::Mishap => self.mishap(),
+            Event::EndConnections(looks) => self.end_connections(looks),
             Event::Provoked => self.provoked(),
             Event::Calm => self.calm(),
             Event::TakeOver(seat) => self.take_over(seat),

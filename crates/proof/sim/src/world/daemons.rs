@@ -4,7 +4,7 @@ use super::World;
 use super::upkeep::Purpose;
 use crate::Canary;
 use crate::hub::{CallId, Cut};
-use crate::network::From;
+use crate::network::{End, From};
 use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
@@ -114,8 +114,13 @@ impl World {
     pub(super) fn arrive(&mut self, id: CallId) {
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
-        let Some(flight) = self.network.arrive(id, hub, &mut self.queue) else { return };
-        let node = flight.node;
+        let comes = self.network.arrive(id, hub, &mut self.queue).map(|flight| flight.node);
+        let Some(node) = comes else { return };
+        for call in self.network.take_over() {
+            self.gone(node, call, hub);
+        }
+        // A server may have died of what it did then.
+        let Some(flight) = self.network.flight(id) else { return };
         if node == MGMTD {
             let (client, kind, body) = (flight.client, flight.kind, flight.body.clone());
             let result = self.mgmtd.answer(client, kind, &body, hub);
@@ -133,6 +138,25 @@ impl World {
                 }
             }
             Err(refusal) => self.reply_from_shard(at, id, ShardStamp::default(), Err(refusal), hub),
+        }
+    }
+
+    /// A daemon hears that a connection has ended.
+    pub(super) fn connection_ended(&mut self, end: End) {
+        let calls = self.network.close(end);
+        let hub = self.hub.clone();
+        for call in calls {
+            self.gone(end.1, call, &mut hub.borrow_mut());
+        }
+    }
+
+    /// Nobody waits any more for the answer to a request that is at work.
+    pub(super) fn gone(&mut self, node: NodeId, call: CallId, hub: &mut crate::hub::Hub) {
+        let (Some(life), Some(at)) = (self.network.life(node), self.metad_at(node)) else { return };
+        hub.coverage.hit("a waiting request went with its connection");
+        hub.say(format_args!("node {node} hears that nobody waits for call {call}"));
+        if let Some(out) = self.metads[at].step(Input::Gone(call), hub) {
+            self.carry_out_with(at, life, out, hub);
         }
     }
 

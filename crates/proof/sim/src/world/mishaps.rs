@@ -23,6 +23,11 @@ const CALM_MAX: u64 = 30_000;
 /// The most that a wall clock is wrong after a jump, in milliseconds.
 const JUMP_MAX: u64 = 20_000;
 
+/// Looks for a request at work before a client's connections end.
+const END_LOOKS: u32 = 100;
+/// Milliseconds between them.
+const END_LOOK_MS: u64 = 3;
+
 /// What this seed is like.
 #[derive(Debug)]
 pub struct Mood {
@@ -44,7 +49,7 @@ impl Mood {
     pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();
-        for mishap in 0..=15 {
+        for mishap in 0..=16 {
             // Some seeds never see a certain mishap, others see little else.
             for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
                 deck.push(mishap);
@@ -57,7 +62,7 @@ impl Mood {
         }
         if seed.is_multiple_of(3) {
             // Shards do not stay where they are for long.
-            deck.extend([14; 8]);
+            deck.extend([15; 8]);
         }
         let skew = rng.pick(&[0, 0, 20, 2_000]);
         let skews = [(); HOSTS].map(|()| rng.below(2 * skew + 1) as i64 - skew as i64);
@@ -128,7 +133,8 @@ impl World {
             11 => self.freeze_a_client(),
             12 => self.restart_a_term(),
             13 => self.overtake_a_term(),
-            14 => self.move_a_shard(),
+            14 => self.end_connections(END_LOOKS),
+            15 => self.move_a_shard(),
             _ => self.blackout(),
         }
         self.after(pause, Event::Mishap);
@@ -230,6 +236,26 @@ impl World {
         }
         self.strike_metads();
         self.strike(MGMTD, false);
+    }
+
+    /// What a client has to a metadata server ends, and the server hears of it at once: when it hurts, if that comes soon.
+    pub(super) fn end_connections(&mut self, looks: u32) {
+        if self.calm_at.is_some() {
+            return;
+        }
+        let mut found = self.network.clients_at_work();
+        if found.is_empty() && looks > 0 {
+            return self.after(END_LOOK_MS, Event::EndConnections(looks - 1));
+        }
+        found.push((self.some_life(), self.some_metad()));
+        let (life, node) = found[self.draw(found.len() as u64) as usize];
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        hub.say(format_args!("the connections of life {life} to node {node} end"));
+        hub.coverage.hit("the connections of a client ended");
+        for call in self.network.end_client(life, node, hub, &mut self.queue) {
+            self.gone(node, call, hub);
+        }
     }
 
     fn partition_client(&mut self) {

@@ -208,7 +208,7 @@ impl World {
         }
         self.hub.borrow_mut().say(format_args!("the client in life {life} is gone"));
         self.tasks.retain(|id, _| id.life != life);
-        self.network.remove_client(life);
+        self.network.remove_client(life, &mut self.hub.borrow_mut(), &mut self.queue);
         self.hub.borrow_mut().fields.client_gone(life);
         self.hub.borrow_mut().kernels.remove(&life);
         self.after(500, Event::TakeOver(at));
