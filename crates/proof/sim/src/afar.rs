@@ -155,6 +155,9 @@ impl Actor {
         match removed {
             Err(Errno::ENOENT) if is_certain => self
                 .fail("a directory on another shard was removed, and who removed it is told ENOENT".into()),
+            Err(Errno::ENOSPC) => {
+                self.fail("a directory on another shard cannot be removed for want of room".into())
+            }
             Err(Errno::ENOTEMPTY) if is_certain => {
                 self.fail("an empty directory on another shard is said not to be empty".into())
             }

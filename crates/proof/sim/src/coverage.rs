@@ -51,6 +51,7 @@ pub const MARKERS: &[&str] = &[
     "a directory on another shard",
     "a directory on another shard was removed",
     "a directory was dealt to another shard",
+    "a transaction met a server with little room",
     "a message between shards came twice",
     "an fsync failed after a loss",
     "an fsync held over a power cut",

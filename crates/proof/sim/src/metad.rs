@@ -203,6 +203,17 @@ impl Metad {
         Some(out)
     }
 
+    /// One input, perhaps while the disk is nearly full.
+    pub fn step_in(&mut self, input: Input, low: bool, hub: &mut Hub) -> Option<Output> {
+        if !low {
+            return self.step(input, hub);
+        }
+        self.step(Input::LowSpace(true), hub)?;
+        let out = self.step(input, hub);
+        self.step(Input::LowSpace(false), hub)?;
+        out
+    }
+
     /// Ends the term of a shard, and begins the next.
     pub fn restart_term(&mut self, shard: ShardId, hub: &mut Hub) -> Output {
         let mut out = Output::default();

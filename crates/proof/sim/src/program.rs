@@ -215,7 +215,8 @@ impl Actor {
                         return Ok(());
                     }
                 }
-                Err(Errno::EIO | Errno::ENOTCONN | Errno::ENOENT) => {}
+                // ENOSPC: where it is to be made the disk is nearly full for a while.
+                Err(Errno::EIO | Errno::ENOTCONN | Errno::ENOENT | Errno::ENOSPC) => {}
                 Err(errno) => return self.fail(format!("its directory cannot be made: {errno}")),
             }
             self.wait_while_dead().await;

@@ -61,6 +61,8 @@ pub struct World {
     seats: Vec<Seat>,
     tasks: BTreeMap<LaneId, Task>,
     mood: Mood,
+    /// The disks of these metadata servers are nearly full until then.
+    low_until: BTreeMap<NodeId, u64>,
     last_life: u64,
     last_client: u32,
     client_limits: skep_client::Limits,
@@ -129,6 +131,7 @@ impl World {
             seats: Vec::new(),
             tasks: BTreeMap::new(),
             mood,
+            low_until: BTreeMap::new(),
             last_life: 0,
             last_client: 0,
             client_limits: seats::client_limits(seed, options.canary),

@@ -133,7 +133,8 @@ impl World {
         match self.meta_request(id, hub) {
             Ok(request) => {
                 let life = self.network.life(node).unwrap_or(0);
-                if let Some(out) = self.metads[at].step(Input::Request(request), hub) {
+                let low = matches!(request.message, MetaRequest::Prepare(_)) && self.has_little_room(at, hub);
+                if let Some(out) = self.metads[at].step_in(Input::Request(request), low, hub) {
                     self.carry_out_with(at, life, out, hub);
                 }
             }
@@ -278,9 +279,23 @@ impl World {
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
         let (Some(life), Some(at)) = (self.network.life(node), self.metad_at(node)) else { return };
-        if let Some(out) = self.metads[at].step(input, hub) {
+        let is_vote = matches!(input, Input::Courier { result: Ok(JobReply::Voted(_)), .. });
+        let low = is_vote && self.has_little_room(at, hub);
+        if let Some(out) = self.metads[at].step_in(input, low, hub) {
             self.carry_out_with(at, life, out, hub);
         }
+    }
+
+    /// Is there little room for a transaction? Not for what else may be run in the step: the oracle knows no full disk.
+    fn has_little_room(&self, at: usize, hub: &mut crate::hub::Hub) -> bool {
+        let metad = &self.metads[at];
+        let until = self.low_until.get(&metad.node).copied().unwrap_or(0);
+        let is_idle = |server: &skep_meta::Group<_>| server.next_deadline().is_none_or(|due| due.0 > hub.now);
+        let low = !hub.calm && hub.now < until && metad.server().is_some_and(is_idle);
+        if low {
+            hub.coverage.hit("a transaction met a server with little room");
+        }
+        low
     }
 
     pub(super) fn carry_out(&mut self, at: usize, life: u64, out: Output) {

@@ -23,6 +23,8 @@ const CALM_MAX: u64 = 30_000;
 /// The most that a wall clock is wrong after a jump, in milliseconds.
 const JUMP_MAX: u64 = 20_000;
 
+/// Longest time for which a disk is nearly full, in milliseconds.
+const LOW_MAX: u64 = 5_000;
 /// Looks for a request at work before a client's connections end.
 const END_LOOKS: u32 = 100;
 /// Milliseconds between them.
@@ -49,7 +51,7 @@ impl Mood {
     pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();
-        for mishap in 0..=16 {
+        for mishap in 0..=17 {
             // Some seeds never see a certain mishap, others see little else.
             for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
                 deck.push(mishap);
@@ -135,6 +137,7 @@ impl World {
             13 => self.overtake_a_term(),
             14 => self.end_connections(END_LOOKS),
             15 => self.move_a_shard(),
+            16 => self.fill_a_disk(),
             _ => self.blackout(),
         }
         self.after(pause, Event::Mishap);
@@ -236,6 +239,14 @@ impl World {
         }
         self.strike_metads();
         self.strike(MGMTD, false);
+    }
+
+    /// Transactions find little room at one metadata server for a while.
+    fn fill_a_disk(&mut self) {
+        let node = self.some_metad();
+        let until = self.now() + 500 + self.draw(LOW_MAX);
+        self.hub.borrow_mut().say(format_args!("node {node} has little room until {until}"));
+        self.low_until.insert(node, until);
     }
 
     /// What a client has to a metadata server ends, and the server hears of it at once: when it hurts, if that comes soon.

@@ -56,7 +56,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Prepare) -> Result<Done, Fail> {
     }
 }
 
-/// Where the disk is nearly full nothing is promised.
+/// Where the disk is nearly full nothing is promised that would be made there.
 pub fn no_room() -> Done {
     Done::reply(&PrepareReply { vote: no(Errno::ENOSPC) })
 }

@@ -86,10 +86,10 @@ impl Shard {
         if ctx.txn.is_empty() {
             return Ok(Ran::Done { done, logged: None });
         }
-        if host.low_space && matches!(request.message, MetaRequest::Prepare(_)) {
-            return Ok(Ran::Done { done: op::no_room(), logged: None });
-        }
         if host.low_space && op::needs_room(&request.message) {
+            if matches!(request.message, MetaRequest::Prepare(_)) {
+                return Ok(Ran::Done { done: op::no_room(), logged: None });
+            }
             let text = "the disk of the metadata server is nearly full; free space in its state directory";
             return Ok(Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text)));
         }

@@ -532,3 +532,20 @@ fn a_plan_that_changed_is_made_anew() {
     assert_eq!(gids.collect::<alloc::vec::Vec<_>>(), [(1, 4), (2, 99)]);
     settle(&mut bed);
 }
+
+/// Goal: with the disk of a participant nearly full nothing is made there, and what is removed goes: it frees room.
+#[test]
+fn little_room_at_a_participant() {
+    let mut bed = bed();
+    bed.step(Input::LowSpace(true));
+    let full = Vote::No(TxnRefused { errno: errno(Errno::ENOSPC).0 });
+    assert_eq!(ask(&mut bed, prepare(1, 1, make())), full);
+    bed.step(Input::LowSpace(false));
+    let made = made(ask(&mut bed, prepare(2, 2, make())));
+    decide(&mut bed, 2, 2, true).unwrap();
+    bed.step(Input::LowSpace(true));
+    let retire = |ino| TxnOp::RetireDir(TxnRetireDir { ino, parent: Ino::ROOT });
+    assert!(matches!(ask(&mut bed, prepare(3, 3, retire(made))), Vote::Yes(_)));
+    decide(&mut bed, 3, 3, true).unwrap();
+    assert_eq!(bed.attr(made).err(), Some(errno(Errno::ESTALE)));
+}
