@@ -102,7 +102,7 @@ pub struct Weather {
     pub late: u64,
     /// Messages that are held up.
     pub hold_up: u64,
-    /// Messages between shards that come once more, later.
+    /// Messages of servers that come once more.
     pub twice: u64,
     /// Writes to chunk files that are held up for so long that the file has another layout when they arrive.
     pub hold_up_writes: u64,
@@ -117,8 +117,8 @@ pub struct Network {
     heard: BTreeMap<(NodeId, Sender), (u64, u64)>,
     /// Lives of daemons that are up.
     up: BTreeMap<NodeId, u64>,
-    /// Pairs (client life or node, node) that cannot reach each other, and until when.
-    partitions: BTreeMap<(u32, NodeId), u64>,
+    /// Ways (from whom, to whom) on which nothing passes, and until when.
+    partitions: BTreeMap<(u32, u32), u64>,
     /// Clients that are no more: nothing lands there.
     gone: BTreeSet<u32>,
     /// Requests at work whose connection is over, as daemons are to hear before anything newer.
@@ -131,15 +131,25 @@ fn speaks_for_a_shard(kind: u16) -> bool {
     [TrimChunk::KIND, DeleteChunks::KIND, SealChunk::KIND, StatChunks::KIND].contains(&kind)
 }
 
-fn is_between_shards(kind: u16) -> bool {
-    [Prepare::KIND, Decide::KIND, AskOutcome::KIND, FetchRows::KIND, AskTerm::KIND].contains(&kind)
+fn second_marker(kind: u16) -> &'static str {
+    match kind {
+        Prepare::KIND | Decide::KIND | AskOutcome::KIND | FetchRows::KIND | AskTerm::KIND => {
+            "a message between shards came twice"
+        }
+        kind if speaks_for_a_shard(kind) => "a message to a target came twice",
+        _ => "a message to mgmtd came twice",
+    }
 }
 
-/// Stands for a daemon in [`Network::partition`].
-pub fn side_of(from: From) -> u32 {
+/// Stands for a daemon in [`Network::block`], as its life does for a client.
+pub fn side_of_node(node: NodeId) -> u32 {
+    1_000_000 + node.0
+}
+
+fn side_of(from: From) -> u32 {
     match from {
         From::Lane(lane) => lane.life,
-        From::Node(node, _) => 1_000_000 + node.0,
+        From::Node(node, _) => side_of_node(node),
     }
 }
 
@@ -155,9 +165,9 @@ impl Network {
         self.up.get(&node).copied()
     }
 
-    /// The two sides do not reach each other until then.
-    pub fn partition(&mut self, side: u32, node: NodeId, until: u64) {
-        self.partitions.insert((side, node), until);
+    /// Nothing from one side reaches the other until then. What the other one says passes.
+    pub fn block(&mut self, from: u32, to: u32, until: u64) {
+        self.partitions.insert((from, to), until);
     }
 
     /// Ends all partitions.
@@ -177,8 +187,8 @@ impl Network {
         self.flights.values().any(|flight| matches!(flight.from, From::Lane(lane) if lane.life == life))
     }
 
-    fn is_cut(&self, from: From, node: NodeId, now: u64) -> bool {
-        self.partitions.get(&(side_of(from), node)).is_some_and(|until| now < *until)
+    fn is_blocked(&self, from: u32, to: u32, now: u64) -> bool {
+        self.partitions.get(&(from, to)).is_some_and(|until| now < *until)
     }
 
     fn delay_of_request(&self, kind: u16, hub: &mut Hub) -> u64 {
@@ -272,7 +282,8 @@ impl Network {
 
     fn launch(&mut self, id: CallId, mut flight: Flight, hub: &mut Hub, queue: &mut Queue) {
         let (from, node) = (flight.from, flight.node);
-        let cut = self.is_cut(from, node, hub.now);
+        let (side, other) = (side_of(from), side_of_node(node));
+        let (goes, comes) = (self.is_blocked(side, other, hub.now), self.is_blocked(other, side, hub.now));
         let delay = self.delay_of_request(flight.kind, hub);
         let connection = self.connections.entry((from, node)).or_default();
         if connection.broken || connection.number == 0 {
@@ -283,7 +294,7 @@ impl Network {
         flight.life = connection.life;
         flight.launched_to = self.up.get(&node).copied();
         let fresh = connection.life.is_none();
-        if cut {
+        if goes || (comes && fresh) {
             // Nobody answers a new connection; an old one just falls silent.
             let due = hub.now + 20 + hub.rng.below(PATIENCE_MAX);
             let outcome = if fresh { Outcome::Unreachable } else { Outcome::Lost };
@@ -295,7 +306,7 @@ impl Network {
         }
         let arrival = connection.last_arrival.max(hub.now + delay);
         connection.last_arrival = arrival;
-        self.come_twice(&flight, hub, queue);
+        self.come_twice(&flight, arrival, hub, queue);
         self.flights.insert(id, flight);
         if hub.permille(self.weather.lose_request) {
             hub.coverage.hit("a request was lost");
@@ -312,17 +323,20 @@ impl Network {
         }
     }
 
-    /// A message between shards comes once more, whatever has been sent meanwhile. Nobody waits for its answer.
-    fn come_twice(&mut self, flight: &Flight, hub: &mut Hub, queue: &mut Queue) {
-        if !is_between_shards(flight.kind) || !hub.permille(self.weather.twice) {
+    /// A message of a server comes once more, and nobody waits for its answer. One to another shard or to mgmtd whatever has
+    /// been sent meanwhile; one to a target right behind the first: for them nothing that their connection could not do.
+    fn come_twice(&mut self, flight: &Flight, arrival: u64, hub: &mut Hub, queue: &mut Queue) {
+        if !matches!(flight.from, From::Node(..)) || !hub.permille(self.weather.twice) {
             return;
         }
-        let (id, due) = (hub.next_call(), hub.now + 1 + hub.rng.below(TWICE_MAX));
+        let is_late = !speaks_for_a_shard(flight.kind);
+        let due = if is_late { hub.now + 1 + hub.rng.below(TWICE_MAX) } else { arrival };
+        let id = hub.next_call();
         let again = Flight {
             body: flight.body.clone(),
             payload: Vec::new(),
             settled: true,
-            deposed: Some(due),
+            deposed: is_late.then_some(due),
             is_second: true,
             ..*flight
         };
@@ -390,16 +404,17 @@ impl Network {
             self.flights.remove(&id);
             return None;
         }
-        let (is_second, is_deposed) = (flight.is_second, flight.deposed.is_some());
+        let (is_second, is_deposed, kind) = (flight.is_second, flight.deposed.is_some(), flight.kind);
         let (sender, rank) = from.ranked(number);
         let newest = self.heard.entry((node, sender)).or_default();
         if is_second {
-            hub.coverage.hit("a message between shards came twice");
+            hub.coverage.hit(second_marker(kind));
             hub.say(format_args!("call {id} is one that came before"));
         } else if is_deposed {
             hub.coverage.hit("a message of a deposed server arrived");
             hub.say(format_args!("call {id} of a deposed server arrives"));
-        } else if rank < *newest {
+        }
+        if !is_deposed && rank < *newest {
             hub.coverage.hit("a late request was dropped by a newer connection");
             self.flights.remove(&id);
             return None;
@@ -449,7 +464,11 @@ impl Network {
         }
         let (from, node) = (flight.from, flight.node);
         let incarnation = Incarnation(flight.life.unwrap_or(0));
-        let lost = hub.permille(self.weather.lose_reply) || self.is_cut(from, node, hub.now);
+        let blocked = self.is_blocked(side_of_node(node), side_of(from), hub.now);
+        if blocked && !flight.settled && !self.is_blocked(side_of(from), side_of_node(node), hub.now) {
+            hub.coverage.hit("a request passed where its answer does not");
+        }
+        let lost = hub.permille(self.weather.lose_reply) || blocked;
         if lost && !flight.settled {
             hub.coverage.hit("a reply was lost");
             hub.say(format_args!("the answer to call {id} is lost"));

@@ -4,7 +4,7 @@ use super::World;
 use crate::Canary;
 use crate::deeds::Theme;
 use crate::hub::{HOSTS, Hub};
-use crate::network::Weather;
+use crate::network::{Weather, side_of_node};
 use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::Group;
@@ -14,7 +14,7 @@ use skep_wire::storage::ShardTerm;
 
 /// Of a thousand writes to chunk files so many are held up, in seeds that are about that.
 const LATE_WRITES: u64 = 500;
-/// Of a thousand messages between shards so many come twice, in seeds that are about that.
+/// Of a thousand messages of servers so many come twice, in seeds that are about that.
 const TWICE: u64 = 300;
 /// Earliest end of chaos, in milliseconds.
 const CALM_MIN: u64 = 12_000;
@@ -51,7 +51,7 @@ impl Mood {
     pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();
-        for mishap in 0..=17 {
+        for mishap in 0..=18 {
             // Some seeds never see a certain mishap, others see little else.
             for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
                 deck.push(mishap);
@@ -138,6 +138,7 @@ impl World {
             14 => self.end_connections(END_LOOKS),
             15 => self.move_a_shard(),
             16 => self.fill_a_disk(),
+            17 => self.block_a_way(),
             _ => self.blackout(),
         }
         self.after(pause, Event::Mishap);
@@ -273,7 +274,7 @@ impl World {
         let life = self.some_life();
         let nodes = self.servers();
         let node = nodes[self.draw(nodes.len() as u64) as usize];
-        self.partition(life, node);
+        self.partition(life, side_of_node(node));
     }
 
     fn partition_daemon(&mut self) {
@@ -286,16 +287,32 @@ impl World {
             1 => self.storageds[1].node,
             _ => self.some_metad(),
         };
-        let side = crate::network::side_of(crate::network::From::Node(from, 0));
-        self.partition(side, to);
+        self.partition(side_of_node(from), side_of_node(to));
     }
 
-    fn partition(&mut self, side: u32, node: NodeId) {
+    fn partition(&mut self, side: u32, other: u32) {
         let until = self.now() + 200 + self.draw(4_000);
         let hub = &mut *self.hub.borrow_mut();
         hub.coverage.hit("a partition");
-        hub.say(format_args!("side {side} and node {node} are apart until {until}"));
-        self.network.partition(side, node, until);
+        hub.say(format_args!("sides {side} and {other} are apart until {until}"));
+        self.network.block(side, other, until);
+        self.network.block(other, side, until);
+    }
+
+    /// What one says does not reach the other, which is heard.
+    fn block_a_way(&mut self) {
+        let nodes = self.servers();
+        let node = side_of_node(nodes[self.draw(nodes.len() as u64) as usize]);
+        let other = match self.draw(2) {
+            0 => self.some_life(),
+            _ => side_of_node(nodes[self.draw(nodes.len() as u64) as usize]),
+        };
+        let (from, to) = if self.draw(2) == 0 { (node, other) } else { (other, node) };
+        let until = self.now() + 200 + self.draw(4_000);
+        self.network.block(from, to, until);
+        let hub = &mut *self.hub.borrow_mut();
+        hub.coverage.hit("a one-way partition");
+        hub.say(format_args!("nothing passes from side {from} to side {to} until {until}"));
     }
 
     fn jump(&mut self) {
