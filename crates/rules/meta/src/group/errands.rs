@@ -115,8 +115,17 @@ impl Errands {
 
     /// A shard sends no more: whatever comes of its jobs concerns nobody.
     pub fn drop_of(&mut self, shard: ShardId) {
-        let of: Vec<u64> =
-            self.all.iter().filter(|(_, errand)| errand.owner.shard() == shard).map(|(id, _)| *id).collect();
+        self.drop_all(|owner| owner.shard() == shard);
+    }
+
+    /// Whatever comes of what it sent concerns nobody any more.
+    pub fn drop_owned(&mut self, by: Owner) {
+        self.drop_all(|owner| owner == by);
+    }
+
+    fn drop_all(&mut self, what: impl Fn(Owner) -> bool) {
+        let of = self.all.iter().filter(|(_, errand)| what(errand.owner));
+        let of: Vec<u64> = of.map(|(id, _)| *id).collect();
         of.into_iter().for_each(|id| self.drop(id));
     }
 

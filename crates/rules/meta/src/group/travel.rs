@@ -67,15 +67,15 @@ impl<S: Store> Group<S> {
         for entry in &map.shards {
             let comes = entry.state == ShardState::Moving && entry.is_led_by(own);
             let is_elsewhere = entry.state == ShardState::Active && !entry.members.contains(&own);
+            if is_elsewhere {
+                self.ask_to_leave(entry.shard);
+            } else if self.travels.departures.remove(&entry.shard) {
+                self.host.errands.drop_owned(Owner::Departure(entry.shard));
+            }
             if comes {
                 self.expect(entry);
             } else {
                 self.expect_no_more(entry.shard);
-            }
-            if is_elsewhere {
-                self.ask_to_leave(entry.shard);
-            } else if self.travels.departures.remove(&entry.shard) {
-                self.host.errands.drop_of(entry.shard);
             }
         }
         Ok(())
@@ -97,7 +97,7 @@ impl<S: Store> Group<S> {
 
     fn expect_no_more(&mut self, id: ShardId) {
         if self.travels.arrivals.remove(&id).is_some() {
-            self.host.errands.drop_of(id);
+            self.host.errands.drop_owned(Owner::Arrival(id));
             if !self.shards.contains_key(&id) {
                 self.travels.sweeps.insert(id);
             }

@@ -240,3 +240,24 @@ fn the_newest_copy_stays() {
     bed.tick(10_000);
     assert_eq!(rows(bed.server.store()), newest);
 }
+
+/// Goal: a shard that is given back before its rows were let go is fetched like any other.
+#[test]
+fn what_comes_back_early_is_fetched() {
+    let (mut bed, _) = source();
+    bed.courier_works = false;
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[THERE], 3) });
+    bed.tasks.clear();
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Moving, &[THERE, OWN], 4) });
+    let fetch = bed.tasks.pop().unwrap();
+    assert!(matches!(fetch.job, Job::Fetch { .. }) && bed.tasks.is_empty());
+    bed.step(Input::Courier { task: fetch.id, result: Err(JobFailure("away".into())) });
+    bed.tick(1_000);
+    assert_eq!(bed.tasks.pop().map(|task| task.job), Some(fetch.job), "it is asked for until it comes");
+    // And gone again, it is let go as soon as who has it says so.
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[THERE], 5) });
+    let ask = bed.tasks.pop().unwrap();
+    assert!(matches!(ask.job, Job::Shard { message: ShardMessage::AskTerm(_), .. }));
+    bed.step(Input::Courier { task: ask.id, result: Ok(JobReply::Term(Term(99))) });
+    assert_eq!(bed.server.shards().collect::<Vec<_>>(), [ShardId(1)]);
+}
