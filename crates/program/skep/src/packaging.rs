@@ -1,6 +1,6 @@
 //! Checks what `make install` installs.
 
-use crate::cli::Cli;
+use crate::cli::{self, Cli};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,8 @@ fn units_start_what_there_is() {
         let [command] = value(&text, "ExecStart")[..] else { panic!("{service}: not one ExecStart") };
         let words: Vec<String> = command.split_whitespace().map(|word| word.replace("%i", "s1")).collect();
         let parsed = Cli::try_parse_from(&words).unwrap_or_else(|e| panic!("{command}: {e}"));
-        let shown = format!("{:?}", parsed.command);
+        let cli::Command::Service(parsed) = parsed.command else { panic!("{command}: no service") };
+        let shown = format!("{parsed:?}");
         assert!(shown.contains("instance: Some(\"s1\")"), "{shown}");
         assert!(shown.to_lowercase().starts_with(service), "{shown}");
         assert_eq!(value(&text, "Type"), ["notify"], "{service}");

@@ -2,19 +2,19 @@
 //!
 //! They follow from the types. After a change of one: `SKEP_WRITE_SCHEMAS=1 cargo test -p skep schemas`.
 
-use crate::admin::{df, entry_info, entry_set, health, node, pool, session, shard, stats, target};
-use crate::http::documents;
-use crate::tune;
-use crate::up;
 use clap::CommandFactory;
 use schemars::{Schema, schema_for};
+use skep_admin::{api, up};
+use skep_admin::{df, entry_info, entry_set, health, node, pool, session, shard, stats, target};
+use skep_base::http::ErrorDocument;
+use skep_measure::tune;
 use std::path::Path;
 
 fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("bench-run", schema_for!(Vec<skep_bench::result::Document>)),
-        ("bench-net-pairs", schema_for!(Vec<crate::bench::net::PairsReport>)),
-        ("bench-storage", schema_for!(Vec<crate::bench::storage::StorageReport>)),
+        ("bench-net-pairs", schema_for!(Vec<skep_measure::bench::net::PairsReport>)),
+        ("bench-storage", schema_for!(Vec<skep_measure::bench::storage::StorageReport>)),
         ("df", schema_for!(Vec<df::SpaceRow>)),
         ("entry-info", schema_for!(Vec<entry_info::EntryInfo>)),
         ("entry-set", schema_for!(Vec<entry_set::SetRow>)),
@@ -34,17 +34,17 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("target-list", schema_for!(Vec<target::TargetRow>)),
         ("survey", schema_for!(Vec<skep_survey::model::Survey>)),
         ("survey-compare", schema_for!(Vec<skep_survey::compare::Comparison>)),
-        ("survey-sweep", schema_for!(Vec<crate::survey::sweep::PlaceRow>)),
+        ("survey-sweep", schema_for!(Vec<skep_measure::survey::sweep::PlaceRow>)),
         ("tune-auto", schema_for!(Vec<tune::CandidateRow>)),
         ("tune-check", schema_for!(Vec<tune::SettingRow>)),
         ("cluster", schema_for!(up::ClusterSummary)),
-        ("done", schema_for!(documents::Done)),
-        ("error", schema_for!(documents::ErrorDocument)),
-        ("map", schema_for!(documents::MapDocument)),
-        ("body-alias", schema_for!(documents::AliasBody)),
-        ("body-new-pool", schema_for!(documents::NewPoolBody)),
-        ("body-pool", schema_for!(documents::PoolBody)),
-        ("body-state", schema_for!(documents::StateBody)),
+        ("done", schema_for!(api::Done)),
+        ("error", schema_for!(ErrorDocument)),
+        ("map", schema_for!(api::MapDocument)),
+        ("body-alias", schema_for!(api::AliasBody)),
+        ("body-new-pool", schema_for!(api::NewPoolBody)),
+        ("body-pool", schema_for!(api::PoolBody)),
+        ("body-state", schema_for!(api::StateBody)),
     ]
 }
 

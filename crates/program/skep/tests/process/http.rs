@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-#[path = "../../src/metrics/parse.rs"]
+#[path = "../../../base/src/metrics/parse.rs"]
 mod parse;
 use parse::{Parsed, parse};
 

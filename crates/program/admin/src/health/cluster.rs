@@ -1,0 +1,309 @@
+//! What can be said of the cluster: nodes, targets, space, shards, sessions.
+
+use super::{Check, Verdict, check, fine};
+use crate::session::SILENT_MS;
+use skep_base::access::Cluster;
+use skep_base::namespace::Names;
+use skep_base::output::{ago, human};
+use skep_base::{Failure, Outcome};
+use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind};
+use skep_wire::meta::ShardStats;
+use skep_wire::mgmt::{EvictionStatus, NodeEntry, SessionStatus, ShardState, StatusReply, TargetEntry};
+use skep_wire::storage::TargetStats;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+/// A service that takes longer to answer does not answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// Nodes that are asked at the same time.
+const ASKED_AT_ONCE: usize = 32;
+/// Less free than this share (1/20) is worth a warning ...
+const LOW_SHARE: u64 = 20;
+/// ... and less than this one (1/100) an error.
+const EMERGENCY_SHARE: u64 = 100;
+
+/// More that is looked at on a node that answers, for so long.
+pub type More<'a> = &'a (dyn Fn(&NodeEntry, Duration) -> Vec<Check> + Sync);
+
+/// Everything, in the order in which it was looked at. Nodes are asked until then: whoever is silent takes no other's time.
+pub fn checks(cluster: &Cluster, status: &StatusReply, until: Instant, more: More<'_>) -> Vec<Check> {
+    let mut checks = vec![fine("mgmtd", "cluster", format!("answers, cluster {}", status.cluster))];
+    let groups = status.nodes.chunks(ASKED_AT_ONCE);
+    for (nodes, groups_left) in groups.clone().zip((1..=groups.len() as u32).rev()) {
+        let until = Instant::now() + left(until) / groups_left;
+        let found: Vec<Check> = std::thread::scope(|scope| {
+            let looking: Vec<_> = nodes
+                .iter()
+                .map(|node| {
+                    (&node.node, scope.spawn(|| node_checks(cluster, status, &node.node, until, more)))
+                })
+                .collect();
+            let lost = || Err(Failure::new("the question was lost (a bug: please report it)"));
+            let look = |(node, found): (&NodeEntry, ScopedJoinHandle<'_, Vec<Check>>)| {
+                found.join().unwrap_or_else(|_| vec![node_check(node, lost())])
+            };
+            looking.into_iter().flat_map(look).collect()
+        });
+        checks.extend(found);
+    }
+    checks.extend(registry_checks(status));
+    checks
+}
+
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
+}
+
+fn node_checks(
+    cluster: &Cluster,
+    status: &StatusReply,
+    node: &NodeEntry,
+    until: Instant,
+    more: More<'_>,
+) -> Vec<Check> {
+    let answer = ping(cluster, status, node, left(until).min(ANSWER_LIMIT));
+    let mut checks: Vec<Check> =
+        answer.as_ref().ok().and_then(|lost| lost_check(node, *lost)).into_iter().collect();
+    if answer.is_ok() {
+        checks.extend(more(node, left(until)));
+    }
+    checks.insert(0, node_check(node, answer.map(drop)));
+    checks
+}
+
+/// Asks one daemon directly: mgmtd may hear a node that clients cannot reach.
+fn ping(cluster: &Cluster, status: &StatusReply, node: &NodeEntry, limit: Duration) -> Outcome<Lost> {
+    let mut link = cluster.node(node);
+    link.limit = limit;
+    match node.service {
+        ServiceKind::Mgmtd => Ok(Lost::default()),
+        ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| Lost::default()),
+        ServiceKind::Metad => {
+            let led = status.shards.iter().find(|shard| shard.is_led_by(node.node));
+            let shard = led.map(|led| led.shard).unwrap_or_default();
+            let stats = link.ask_shard(shard, &ShardStats {}).map_err(|e| Failure::call(&node.alias, &e))?;
+            let count = |name: &str| stats.counters.iter().find(|c| c.name == name).map_or(0, |c| c.value);
+            Ok(Lost { chunk_files: count("lost_chunk_files"), example: count("lost_chunk_file_of") })
+        }
+    }
+}
+
+/// Chunk files of which something is lost, as a metadata server was told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Lost {
+    chunk_files: u64,
+    example: u64,
+}
+
+fn lost_check(node: &NodeEntry, lost: Lost) -> Option<Check> {
+    if lost.chunk_files == 0 {
+        return None;
+    }
+    let detail = format!(
+        "{} chunk files are missing or shorter than what was written, such as of inode {}: reads of them give EIO",
+        lost.chunk_files, lost.example
+    );
+    let hint = "its log names them; find FILE by `find MOUNT -inum N`, see `skep entry info FILE`; put the chunk files \
+                back from a backup, or give up what is lost: skep entry repair --zero FILE";
+    Some(check(Verdict::Error, "lost", &node.alias, detail, hint))
+}
+
+fn node_check(node: &NodeEntry, answer: Outcome) -> Check {
+    let service = node.service.as_str();
+    let subject = node.alias.as_str();
+    match (node.reachability, answer) {
+        (Reachability::Online, Ok(())) => fine("node", subject, "online, answers"),
+        (Reachability::Online, Err(failure)) => {
+            let hint = format!(
+                "mgmtd heard it a moment ago, this machine does not reach it: start skep {service} there if it has \
+                 ended, else check firewall, routes and its addresses"
+            );
+            check(Verdict::Error, "node", subject, failure.to_string(), &hint)
+        }
+        (state, Ok(())) => {
+            let hint = "it answers but does not reach mgmtd: check its log and the mgmtd addresses in its configuration";
+            check(Verdict::Warning, "node", subject, state.as_str().to_owned(), hint)
+        }
+        (state, Err(failure)) => {
+            let hint = format!("start skep {service} there, or look into its log");
+            check(Verdict::Error, "node", subject, format!("{}: {failure}", state.as_str()), &hint)
+        }
+    }
+}
+
+fn space_check(subject: &str, capacity: Capacity) -> Check {
+    let Capacity { bytes, bytes_free, inodes, inodes_free } = capacity;
+    if bytes == 0 {
+        return fine("space", subject, "not reported yet");
+    }
+    let scarce = |free: u64, all: u64, share: u64| u128::from(free) * u128::from(share) < u128::from(all);
+    let below = |share| scarce(bytes_free, bytes, share) || scarce(inodes_free, inodes, share);
+    let verdict = match () {
+        () if below(EMERGENCY_SHARE) => Verdict::Error,
+        () if below(LOW_SHARE) => Verdict::Warning,
+        () => Verdict::Ok,
+    };
+    let detail = format!("{} of {} and {inodes_free} inodes free", human(bytes_free), human(bytes));
+    let hint = if verdict == Verdict::Ok { "" } else { "remove files, enlarge the disk, or add a target" };
+    check(verdict, "space", subject, detail, hint)
+}
+
+/// By the limits of its pool a target may be short of space although its disk looks well.
+fn class_check(target: &TargetEntry) -> Option<Check> {
+    let (verdict, gets) = match target.class {
+        CapacityClass::Normal => return None,
+        CapacityClass::Low => (Verdict::Warning, "new files only when others have not enough targets"),
+        CapacityClass::Emergency => (Verdict::Warning, "new files only when nothing else is left"),
+    };
+    let detail = format!("{} by the limits of its pool: it gets {gets}", target.class.as_str());
+    let hint = "remove files, enlarge the disk, add a target to the pool, or change its limits (skep pool set-limits)";
+    Some(check(verdict, "class", &target.alias, detail, hint))
+}
+
+fn registry_checks(status: &StatusReply) -> Vec<Check> {
+    let names = Names::of(status);
+    let mut checks = Vec::new();
+    for target in &status.targets {
+        let subject = target.alias.as_str();
+        checks.extend(served_check(target, &names.node(target.node)));
+        checks.push(match target.consistency {
+            Consistency::Good => fine("target", subject, "good"),
+            Consistency::NeedsResync => check(
+                Verdict::Warning,
+                "target",
+                subject,
+                "needs resync".to_owned(),
+                "wait until it has caught up",
+            ),
+            Consistency::Bad => check(
+                Verdict::Error,
+                "target",
+                subject,
+                format!("bad on {}: its disk failed, or an administrator said so", names.node(target.node)),
+                &format!("check the disk; once it can be trusted: skep target set-state {subject} good"),
+            ),
+        });
+        checks.push(space_check(subject, target.capacity));
+        checks.extend(class_check(target));
+    }
+    if status.targets.is_empty() {
+        let hint = "start skep storaged with a target; until then only small files can be written";
+        checks.push(check(Verdict::Error, "target", "cluster", "no targets".to_owned(), hint));
+    }
+    for node in status.nodes.iter().filter(|node| node.node.service == ServiceKind::Metad) {
+        checks.push(space_check(&node.node.alias, node.capacity));
+    }
+    checks.push(shard_check(status));
+    checks.extend(status.sessions.iter().map(session_check));
+    checks.extend(status.evictions.iter().map(eviction_check));
+    checks
+}
+
+/// Whoever reads or writes a file on it waits, and nothing else tells.
+fn served_check(target: &TargetEntry, node: &str) -> Option<Check> {
+    let (alias, id) = (&target.alias, target.target);
+    let detail = format!(
+        "offline: its server {node} runs and does not serve it: its disk was replaced or is not mounted, or it was \
+         taken out of `targets`"
+    );
+    let hint = format!(
+        "if its files are still there: mount its disk, put its directory back into `targets` and restart {node}; if \
+         they are gone: skep target remove {alias} --force, and everything on target {id} is lost"
+    );
+    (!target.served).then(|| check(Verdict::Error, "target", alias, detail, &hint))
+}
+
+fn eviction_check(eviction: &EvictionStatus) -> Check {
+    let subject = format!("{}:{}", eviction.host, eviction.mount);
+    let EvictionStatus { client, why, ago_ms, .. } = eviction;
+    let text = format!("client {client} was evicted {} ago: {why}", ago(Some(*ago_ms)));
+    let hint = "told for a day; a mount that lives has a new session, and its log says whether anything written was lost; \
+                of one that died, what its programs had not fsynced may be";
+    check(Verdict::Warning, "eviction", &subject, text, hint)
+}
+
+fn session_check(session: &SessionStatus) -> Check {
+    let subject = format!("{}:{}", session.host, session.mount);
+    match session.silent_ms {
+        Some(ms) if ms > SILENT_MS => {
+            let hint = "look at that machine and its network; after session_timeout the mount is evicted";
+            check(Verdict::Warning, "session", &subject, format!("silent for {}", ago(Some(ms))), hint)
+        }
+        _ => fine("session", &subject, "heard"),
+    }
+}
+
+fn shard_check(status: &StatusReply) -> Check {
+    let names = Names::of(status);
+    let used = || status.shards.iter().filter(|shard| shard.state != ShardState::Retired);
+    let orphans = used().filter(|shard| {
+        let leader = shard.led_by().and_then(|node| names.entry(node));
+        leader.is_none_or(|leader| leader.reachability == Reachability::Offline)
+    });
+    let (all, orphans) = (used().count(), orphans.count());
+    match orphans {
+        0 => fine("shard", "all", format!("{all} shards, each has its server")),
+        _ => {
+            let detail = format!("{orphans} of {all} shards have no server that is online");
+            check(Verdict::Error, "shard", "namespace", detail, "start the metadata servers: skep node list")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_base::namespace::samples;
+
+    fn verdicts(checks: &[Check]) -> Vec<(Verdict, &str, &str)> {
+        let bad = checks.iter().filter(|check| check.verdict != Verdict::Ok);
+        bad.map(|check| (check.verdict, check.check, check.subject.as_str())).collect()
+    }
+
+    /// Goal: a sound cluster has nothing to report; each fault is found, graded and comes with advice.
+    #[test]
+    fn faults_are_found() {
+        let mut status = samples::status();
+        assert!(verdicts(&registry_checks(&status)).is_empty());
+        status.targets[0].consistency = Consistency::Bad;
+        status.targets[0].capacity.bytes_free = 49;
+        status.targets[0].served = false;
+        status.targets[0].class = CapacityClass::Low;
+        status.nodes[0].capacity.inodes_free = 0;
+        status.nodes[0].node.reachability = Reachability::Offline;
+        status.sessions[0].silent_ms = Some(SILENT_MS + 1);
+        let checks = registry_checks(&status);
+        assert_eq!(
+            verdicts(&checks),
+            [
+                (Verdict::Error, "target", "target-101"),
+                (Verdict::Error, "target", "target-101"),
+                (Verdict::Warning, "space", "target-101"),
+                (Verdict::Warning, "class", "target-101"),
+                (Verdict::Error, "space", "metad-1"),
+                (Verdict::Error, "shard", "namespace"),
+                (Verdict::Warning, "session", "host:/mnt"),
+            ]
+        );
+        assert!(checks.iter().all(|check| check.verdict == Verdict::Ok || !check.hint.is_empty()));
+        let unserved =
+            checks.iter().find(|check| check.detail.contains("storaged-2 runs and does not serve it"));
+        let ways_out = &unserved.expect("nobody serves it, and nothing says so").hint;
+        assert!(
+            ways_out.contains("put its directory back")
+                && ways_out.contains("target remove target-101 --force")
+        );
+    }
+
+    /// Goal: mgmtd's view and our own of a node are told apart.
+    #[test]
+    fn views_of_a_node() {
+        let mut node = samples::status().nodes[1].node.clone();
+        let failed = || Err(Failure::new("no route"));
+        assert_eq!(node_check(&node, Ok(())).verdict, Verdict::Ok);
+        assert!(node_check(&node, failed()).hint.contains("firewall"));
+        node.reachability = Reachability::ProbablyOffline;
+        assert_eq!(node_check(&node, Ok(())).verdict, Verdict::Warning);
+        assert!(node_check(&node, failed()).hint.contains("skep storaged"));
+    }
+}

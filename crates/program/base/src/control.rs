@@ -1,0 +1,78 @@
+//! The mount's own socket: what it waits for and where the network is measured, told without a call into the file
+//! system, which would wait for the same servers.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest time for an answer to be taken.
+pub const LIMIT: Duration = Duration::from_secs(2);
+/// Longest answer that is read.
+const ANSWER_MAX: u64 = 64 << 10;
+
+/// What a mount says of itself.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Servers that do not answer and that programs wait for.
+    pub waits: Vec<Wait>,
+    /// Directories in which the network is measured, so that contents are dropped.
+    pub measured: usize,
+}
+
+/// One server that is waited for.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Its name.
+    pub server: String,
+    /// For how long.
+    pub seconds: u64,
+    /// What the network said.
+    pub why: String,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} since {} s: {}", self.server, self.seconds, self.why)
+    }
+}
+
+/// Where the mount of this process is asked.
+pub fn socket(run_dir: &Path, pid: u32) -> PathBuf {
+    run_dir.join(format!("mount-{pid}.sock"))
+}
+
+/// Asks the mount behind `path`; `None`: nobody is there. A mount that is stopped does not answer: who asks limits the time, and
+/// nothing else does, or silence would be taken for absence.
+pub fn ask(path: &Path) -> Option<State> {
+    let stream = UnixStream::connect(path).ok()?;
+    let mut text = String::new();
+    stream.take(ANSWER_MAX).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deadline::within;
+    use std::os::unix::net::UnixListener;
+
+    /// Goal: a mount that does not answer is told from none, however long it is asked (with a limit of its own, which was that of
+    /// `skep status --timeout 2s`, it was now and then "mounted", and no more said).
+    #[test]
+    fn silence_is_not_absence() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("mount-1.sock");
+        let ask = || {
+            let path = path.clone();
+            within(LIMIT + Duration::from_millis(500), move || ask(&path))
+        };
+        assert_eq!(ask(), Some(None));
+        let silent = UnixListener::bind(&path).unwrap();
+        assert_eq!(ask(), None);
+        drop(silent);
+        assert_eq!(ask(), Some(None));
+    }
+}

@@ -1,0 +1,43 @@
+//! The mount's own socket, as the mount serves it.
+
+use super::hands::Hands;
+use skep_base::control::{LIMIT, State, Wait};
+use skep_client::Cell;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Answers, in a thread of its own, until the process ends. Everybody on this machine may ask.
+pub fn serve(path: &Path, hands: &Arc<Hands>) -> std::io::Result<()> {
+    // One of a process that had this number before.
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    let hands = hands.clone();
+    let answer = move || {
+        for stream in listener.incoming().flatten() {
+            // Who does not read the answer goes without.
+            let _ = tell(stream, &state(&hands));
+        }
+    };
+    std::thread::Builder::new().name("control".to_owned()).spawn(answer).map(drop)
+}
+
+fn state(hands: &Hands) -> State {
+    let now = hands.now();
+    hands.shared.with(|shared| State {
+        waits: shared
+            .waits(now)
+            .into_iter()
+            .map(|one| Wait { server: one.server, seconds: one.ms / 1_000, why: one.why })
+            .collect(),
+        measured: shared.netbench.leases().filter(|(_, lease)| now < lease.until).count(),
+    })
+}
+
+fn tell(mut stream: UnixStream, state: &State) -> std::io::Result<()> {
+    stream.set_write_timeout(Some(LIMIT))?;
+    stream.write_all(serde_json::to_string(state)?.as_bytes())
+}

@@ -1,0 +1,197 @@
+//! The daemon between its connections: deletions against writes, evictions against writes, copies between targets.
+
+use super::*;
+use skep_disk::target::TargetDir;
+use skep_storage::PieceName;
+use skep_types::{Decode, Generation, Ino, NodeId, Role, Uuid};
+use skep_wire::mgmt::{Fence, TargetEntry};
+use skep_wire::storage::{CopyChunkReply, Owner, ReadChunk};
+use std::path::PathBuf;
+
+struct Fixture {
+    path: PathBuf,
+    storaged: Storaged,
+}
+
+impl Fixture {
+    /// A daemon with targets 101 and 102 that knows of no eviction.
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("skep-storaged-{name}-{}", std::process::id()));
+        let target = |id: u32| {
+            let directory = path.join(id.to_string());
+            std::fs::create_dir_all(&directory).unwrap();
+            let directory =
+                TargetDir::open(&directory, Uuid([1; 16]), Some(Uuid([id as u8; 16])), 0).unwrap();
+            Target::new(TargetId(id), 1, directory)
+        };
+        let place = RegisterNodeReply {
+            node: NodeId(2),
+            alias: "storage1".to_owned(),
+            cluster: Uuid([1; 16]),
+            epoch: FenceEpoch(0),
+            registry: Default::default(),
+            era: 0,
+        };
+        let keyring = Arc::new(Keyring::insecure());
+        let targets = vec![target(101), target(102)];
+        let instruments = Instruments::new(skep_instruments::Host {
+            service: ServiceKind::Storaged,
+            name: "storaged",
+            alias: place.alias.clone(),
+            node: place.node,
+            cluster: place.cluster,
+            addresses: Vec::new(),
+            keyring: keyring.clone(),
+            targets: Vec::new(),
+            log: None,
+        });
+        let storaged =
+            Storaged::new(place, Incarnation(1), targets, keyring, Nudge::default(), false, instruments);
+        storaged.fences(fences(1, &[]));
+        Self { path, storaged }
+    }
+
+    fn serve(&self, request: impl Into<StorageRequest>, payload: &[u8]) -> Result<Answer, Refusal> {
+        let mut room = Payload::new().unwrap();
+        room.room(payload.len()).copy_from_slice(payload);
+        self.storaged.serve(request.into(), None, &mut room)
+    }
+
+    fn chunk_file(&self, target: u32, chunk: ChunkId) -> PathBuf {
+        self.path.join(target.to_string()).join(PieceName::first(chunk).path())
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn fences(epoch: u64, clients: &[u64]) -> FencesReply {
+    let fence = |client: &u64| Fence { client: ClientId(*client), epoch: FenceEpoch(epoch) };
+    let fences = clients.iter().map(fence).collect();
+    FencesReply { epoch: FenceEpoch(epoch), fences, sessions: vec![], closed: vec![] }
+}
+
+fn chunk(ino: u64) -> ChunkId {
+    ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 }
+}
+
+fn write(ino: u64) -> WriteChunk {
+    let (target, owner) = (TargetId(101), Owner::default());
+    WriteChunk {
+        target,
+        chunk: chunk(ino),
+        offset: 0,
+        owner,
+        floor: 0,
+        sync: false,
+        netbench: false,
+        uncut: None,
+    }
+}
+
+/// Goal: a write that was let through before the deletion of its chunk file, and ends after it, is refused after all
+/// and leaves no chunk file. Method: the steps of `serve` by hand, the deletion in between.
+#[test]
+fn a_write_around_a_deletion_leaves_nothing() {
+    let fixture = Fixture::new("around");
+    let storaged = &fixture.storaged;
+    fixture.serve(write(1), b"early").unwrap();
+    let request = StorageRequest::from(write(1));
+    let target = storaged.target(TargetId(101), &request).unwrap();
+    fixture.serve(DeleteChunks { target: TargetId(101), by: None, chunks: vec![chunk(1)] }, b"").unwrap();
+    target.write(&write(1), b"late").unwrap();
+    assert!(fixture.chunk_file(101, chunk(1)).exists(), "the write makes it anew: else this tests nothing");
+    let refusal = storaged.still_wanted(target, &request, chunk(1)).unwrap_err();
+    assert_eq!(refusal.status, Status::STALE_GENERATION);
+    assert!(!fixture.chunk_file(101, chunk(1)).exists());
+}
+
+/// Goal: the same with both at once, many times, through `serve`.
+#[test]
+fn writes_do_not_bring_deleted_chunk_files_back() {
+    let fixture = Fixture::new("deletion");
+    for ino in 0..500 {
+        std::thread::scope(|scope| {
+            let write = || {
+                loop {
+                    if let Err(refusal) = fixture.serve(write(ino), b"late") {
+                        break refusal.status;
+                    }
+                }
+            };
+            let writers = [scope.spawn(write), scope.spawn(write), scope.spawn(write)];
+            let delete = DeleteChunks { target: TargetId(101), by: None, chunks: vec![chunk(ino)] };
+            fixture.serve(delete, b"").unwrap();
+            for writer in writers {
+                assert_eq!(writer.join().unwrap(), Status::STALE_GENERATION);
+            }
+        });
+        assert!(!fixture.chunk_file(101, chunk(ino)).exists(), "chunk file of inode {ino} came back");
+    }
+}
+
+/// Goal: nobody is shown a new fence epoch while a change of an evicted client is in work; the evicted are refused
+/// from the first moment; others go on.
+#[test]
+fn an_eviction_waits_for_the_changes_in_work() {
+    let fixture = Fixture::new("eviction");
+    let storaged = &fixture.storaged;
+    let sender = |client| Sender { role: Role::Client, client: ClientId(client), epoch: FenceEpoch(1) };
+    let in_work = storaged.writers.enter(ClientId(5));
+    std::thread::scope(|scope| {
+        let fencing = scope.spawn(|| storaged.fences(fences(2, &[5])));
+        while storaged.admit(&sender(5)).is_ok() {
+            std::thread::yield_now();
+        }
+        assert_eq!(storaged.admit(&sender(5)).unwrap_err().status, Status::FENCED);
+        assert_eq!(storaged.epoch(), FenceEpoch(1), "the change is in work still");
+        storaged.admit(&sender(6)).unwrap();
+        drop(in_work);
+        fencing.join().unwrap();
+    });
+    assert_eq!(storaged.epoch(), FenceEpoch(2));
+}
+
+/// Goal: copies go between the targets of a daemon; one that is not here is for the mount to do; a source that
+/// failed is an error; a deleted copy stays deleted.
+#[test]
+fn copies_between_targets() {
+    let fixture = Fixture::new("copies");
+    fixture.serve(write(1), b"content").unwrap();
+    let (from_chunk, owner) = (chunk(1), Owner::default());
+    let (target, from_target) = (TargetId(102), TargetId(101));
+    let copy = |target, from_target, ino| {
+        let chunk = chunk(ino);
+        let m = CopyChunk {
+            target,
+            chunk,
+            offset: 2,
+            from_target,
+            from_chunk,
+            from_offset: 0,
+            len: 7,
+            owner,
+            floor: 0,
+            from_floor: 0,
+        };
+        fixture.serve(m, b"").map_err(|refusal| refusal.status)
+    };
+    let body = copy(target, from_target, 2).unwrap().body;
+    let reply = CopyChunkReply::from_bytes(&body).unwrap();
+    assert_eq!((reply.copied, reply.written.size), (7, 9));
+    let mut room = Payload::new().unwrap();
+    let read = ReadChunk { target, chunk: chunk(2), offset: 0, len: 20, netbench: false };
+    fixture.storaged.serve(read.into(), None, &mut room).unwrap();
+    assert_eq!(&room.bytes()[..9], b"\0\0content");
+    assert_eq!(copy(target, TargetId(103), 2).unwrap_err(), Status::errno(Errno::EXDEV));
+    assert_eq!(copy(TargetId(103), from_target, 2).unwrap_err(), Status::STALE_MAP);
+    fixture.serve(DeleteChunks { target, by: None, chunks: vec![chunk(2)] }, b"").unwrap();
+    assert_eq!(copy(target, from_target, 2).unwrap_err(), Status::STALE_GENERATION);
+    assert!(!fixture.chunk_file(102, chunk(2)).exists());
+    let entry = skep_base::namespace::samples::status().targets[0].clone();
+    fixture.storaged.targets[&from_target].hear(&TargetEntry { consistency: Consistency::Bad, ..entry });
+    assert_eq!(copy(target, from_target, 3).unwrap_err(), Status::errno(Errno::EIO));
+}

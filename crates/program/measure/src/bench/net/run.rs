@@ -1,0 +1,99 @@
+//! `skep bench net run`: a file per process, written and read, with the disks left out.
+
+use super::super::load::{perform, size};
+use super::super::output::ShowArgs;
+use super::super::worker;
+use super::mode::{Scratch, mount_point};
+use clap::Args;
+use rustix::process::{Signal, getpid, kill_process};
+use skep_base::{Failure, Outcome};
+use skep_bench::job::{IoJob, Job, Work, Workers};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Instant;
+
+/// Arguments of `skep bench net run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The mount [default: that of SKEP_CLUSTER; the only one of this machine]
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
+    /// Worker processes
+    #[arg(long, short = 'p', default_value_t = 4, value_name = "N")]
+    processes: u32,
+    /// Threads of each process
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    threads: u32,
+    /// How often everything is done
+    #[arg(long, short = 'i', default_value_t = 3, value_name = "N")]
+    repetitions: u32,
+    /// Bytes of one call
+    #[arg(long, short = 't', default_value = "1m", value_name = "SIZE", value_parser = size)]
+    transfer: u64,
+    /// Bytes of each worker
+    #[arg(long, short = 'b', default_value = "256m", value_name = "SIZE", value_parser = size)]
+    block: u64,
+    /// O_DIRECT: past the page cache
+    #[arg(long)]
+    direct: bool,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+impl RunArgs {
+    fn job(&self, directory: &str) -> Job {
+        let mut io = IoJob::new(directory);
+        (io.transfer, io.block, io.direct) = (self.transfer, self.block, self.direct);
+        Job {
+            workers: Workers { processes: self.processes, threads: self.threads, ..Workers::default() },
+            repetitions: self.repetitions,
+            ..Job::new(Work::Io(io))
+        }
+    }
+}
+
+/// Does it.
+pub fn run(args: &RunArgs, out: &mut dyn Write) -> Outcome {
+    let plain = |e: &dyn std::fmt::Display| Failure::new(e.to_string());
+    args.job("/").check().map_err(|e| Failure::usage(e.to_string()))?;
+    let scratch = Scratch::new(&mount_point(args.mount.as_deref())?, None)?;
+    let directory = scratch.path().to_str().ok_or_else(|| Failure::new("the mount's path is not text"))?;
+    let job = args.job(directory);
+    let mut crew = worker::crew(args.processes).map_err(|e| plain(&e))?;
+    let lost: Mutex<Option<Failure>> = Mutex::new(None);
+    let outcome = std::thread::scope(|scope| {
+        let (done, ends) = channel::<()>();
+        let (scratch, lost) = (&scratch, &lost);
+        scope.spawn(move || {
+            let lose = |why: Failure| {
+                let mut lost = lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if lost.is_none() {
+                    *lost = Some(why);
+                    // The load ends in good order, as if somebody had interrupted it.
+                    let _ = kill_process(getpid(), Signal::TERM);
+                }
+            };
+            while ends.recv_timeout(scratch.renew_every()) == Err(RecvTimeoutError::Timeout) {
+                if Instant::now() >= scratch.ends() {
+                    lose(Failure::new("it lasts 10 min, cleaning up included: give it less to do"));
+                }
+                // Kept on while the load cleans up, too.
+                if let Err(failure) = scratch.renew() {
+                    lose(failure);
+                    return;
+                }
+            }
+        });
+        let outcome = perform(&job, &mut crew, &args.show, out);
+        drop(done);
+        outcome
+    });
+    match lost.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        Some(why) => {
+            Err(Failure::new(format!("the mode ended before the load did, the figures are void: {why}")))
+        }
+        None => outcome.and_then(|()| scratch.beyond().map_or(Ok(()), |said| Err(Failure::new(said)))),
+    }
+}
