@@ -11,7 +11,7 @@ use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use skep_client::{Answer, Outcome};
 use skep_types::{ClientId, Decode, Errno, FenceEpoch, Incarnation, NodeId};
-use skep_wire::meta::{AskOutcome, AskTerm, Decide, FetchRows, Prepare};
+use skep_wire::meta::{AskHistory, AskOutcome, Decide, FetchRows, Prepare};
 use skep_wire::storage::{DeleteChunks, SealChunk, StatChunks, TrimChunk, WriteChunk};
 use skep_wire::{Flags, Header, Message, Refusal, Status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +133,7 @@ fn speaks_for_a_shard(kind: u16) -> bool {
 
 fn second_marker(kind: u16) -> &'static str {
     match kind {
-        Prepare::KIND | Decide::KIND | AskOutcome::KIND | FetchRows::KIND | AskTerm::KIND => {
+        Prepare::KIND | Decide::KIND | AskOutcome::KIND | FetchRows::KIND | AskHistory::KIND => {
             "a message between shards came twice"
         }
         kind if speaks_for_a_shard(kind) => "a message to a target came twice",

@@ -235,7 +235,7 @@ impl Registry {
         let shards = self.state.shards.iter().filter(|shard| shard.members.contains(&m.node)).count();
         if shards > 0 {
             return busy(format!(
-                "{alias} holds {shards} metadata shards, and shards cannot be moved yet: start it again, with \
+                "{alias} holds {shards} metadata shards, and they do not move by themselves: start it again, with \
                  the same state directory"
             ));
         }

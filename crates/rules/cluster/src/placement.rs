@@ -5,7 +5,7 @@ use crate::command::{PlaceShards, Placed};
 use crate::registry::{Output, Registry};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{Errno, NodeId, ServiceKind, ShardId};
+use skep_types::{Errno, NodeId, Reachability, ServiceKind, ShardId};
 use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Refusal, Status};
 
@@ -46,6 +46,12 @@ impl Registry {
         }
         if self.state.nodes.get(&node).is_none_or(|known| known.service != ServiceKind::Metad) {
             return refuse(format!("node {node} is no metadata server of this cluster"));
+        }
+        let is_online = self.nodes.get(&node).is_some_and(|pulse| pulse.reachability == Reachability::Online);
+        if !is_online {
+            return refuse(format!(
+                "node {node} is not online, and nobody would answer for the shard meanwhile"
+            ));
         }
         if !entry.is_led_by(node) {
             out.notes.push(format!("shard {shard} is given to node {node}"));

@@ -27,8 +27,6 @@ pub struct Config {
     pub grace_ms: u64,
     /// Most open files of one client.
     pub opens_per_client: usize,
-    /// Highest era of its shards, as mgmtd says: terms begin behind it.
-    pub era: u16,
     /// The life that the server begins, as peers are told in the handshake.
     pub life: Incarnation,
     /// Most open files of all clients.
@@ -62,7 +60,6 @@ impl Default for Config {
             target_reserve: 0,
             grace_ms: 75_000,
             opens_per_client: 1 << 20,
-            era: 0,
             life: Incarnation(0),
             opens: OPENS_MAX,
             limits: Limits::default(),

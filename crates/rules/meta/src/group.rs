@@ -26,7 +26,7 @@ use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound;
 use skep_types::{Encode, FenceEpoch, LogSeq, MapVersion, Millis, ShardId, Timestamp};
-use skep_wire::meta::{AskTermReply, MetaRequest, ShardStamp, StatsReply};
+use skep_wire::meta::{AskHistoryReply, MetaRequest, ShardStamp, StatsReply};
 use travel::Travels;
 
 /// Answers to requests that the group sent to itself have this bit in their address.
@@ -179,10 +179,10 @@ impl<S: Store> Group<S> {
                 self.host.reply(request.reply_to, stamp, admitted.map(|()| reply.to_bytes()));
                 Ok(())
             }
-            MetaRequest::AskTerm(_) => {
+            MetaRequest::AskHistory(m) => {
                 let admitted = shard.admit(&mut self.host, &request);
-                let (stamp, term) = (shard.stamp_in_service(&self.host), shard.term());
-                let result = admitted.map(|()| AskTermReply { term }.to_bytes());
+                let (stamp, holds) = (shard.stamp_in_service(&self.host), shard.holds(m.term, m.index));
+                let result = admitted.map(|()| AskHistoryReply { holds }.to_bytes());
                 self.host.reply(request.reply_to, stamp, result);
                 Ok(())
             }

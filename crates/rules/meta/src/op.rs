@@ -85,7 +85,7 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         | MetaRequest::SealExtent(_)
         | MetaRequest::AskOutcome(_)
         | MetaRequest::FetchRows(_)
-        | MetaRequest::AskTerm(_)
+        | MetaRequest::AskHistory(_)
         | MetaRequest::ShardStats(_) => {
             Err(Refusal::with(Status::MALFORMED, "the server answers this itself").into())
         }
@@ -122,7 +122,7 @@ pub fn changes(request: &MetaRequest) -> bool {
         | MetaRequest::ShardStats(_)
         | MetaRequest::AskOutcome(_)
         | MetaRequest::FetchRows(_)
-        | MetaRequest::AskTerm(_)
+        | MetaRequest::AskHistory(_)
         | MetaRequest::Prepare(_)
         | MetaRequest::Decide(_) => false,
         _ => true,

@@ -368,7 +368,7 @@ impl Bed {
                     ShardMessage::Prepare(_) => JobReply::Voted(vote),
                     ShardMessage::Decide(_) => JobReply::Done,
                     ShardMessage::AskOutcome(_) => JobReply::Outcome(self.outcome),
-                    ShardMessage::AskTerm(_) => JobReply::Term(Term(0)),
+                    ShardMessage::AskHistory(_) => JobReply::History(false),
                 })
             }
         }

@@ -90,7 +90,7 @@ pub use shape::{
 pub use shard_stats::ShardStats;
 pub use switch::Switch;
 pub use sync::Sync;
-pub use travel::{AskTerm, AskTermReply, FetchRows, RowsReply};
+pub use travel::{AskHistory, AskHistoryReply, FetchRows, RowsReply};
 pub use txn::{
     AskOutcome, AskOutcomeReply, Decide, Prepare, PrepareReply, TxnId, TxnMade, TxnMakeDir, TxnOp,
     TxnOutcome, TxnPromise, TxnRefused, TxnRetireDir, Vote,
@@ -100,5 +100,5 @@ pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome, FetchRows, AskTerm }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome, FetchRows, AskHistory }
 }

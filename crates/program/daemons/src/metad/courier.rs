@@ -7,9 +7,8 @@ use super::mailbox::Mailbox;
 use skep_base::caller::{CallError, Caller, hello};
 use skep_meta::{Job, JobFailure, JobReply, ShardMessage, Task};
 use skep_net::{Keyring, choose, machine_id};
-use skep_types::codec::Bytes;
 use skep_types::{FenceEpoch, Incarnation, NodeId, Role, ShardId, TargetId};
-use skep_wire::meta::{FetchRows, ShardCall};
+use skep_wire::meta::ShardCall;
 use skep_wire::mgmt::{MapReply, ShardEntry};
 use skep_wire::storage::{ChunkStat, DeleteChunks, SealChunk, StatChunks, TrimChunk};
 use skep_wire::{Refusal, Status};
@@ -195,9 +194,9 @@ fn carry(caller: &mut Caller, task: &Task, epoch: u64) -> Result<JobReply, CallE
             let message = StatChunks { target: *target, by, chunks: chunks.clone() };
             JobReply::Stats(caller.call(&message, deadline)?.chunks)
         }
-        Job::Fetch { shard, behind, .. } => {
+        Job::Fetch { shard, message, .. } => {
             let call = ShardCall { shard: *shard, epoch, ..ShardCall::default() };
-            JobReply::Rows(caller.call_shard(call, &FetchRows { behind: Bytes(behind.clone()) }, deadline)?.1)
+            JobReply::Rows(caller.call_shard(call, message, deadline)?.1)
         }
         Job::Shard { shard, message } => {
             let call = ShardCall { shard: *shard, epoch, ..ShardCall::default() };
@@ -207,7 +206,9 @@ fn carry(caller: &mut Caller, task: &Task, epoch: u64) -> Result<JobReply, CallE
                     caller.call_shard(call, m, deadline)?;
                     JobReply::Done
                 }
-                ShardMessage::AskTerm(m) => JobReply::Term(caller.call_shard(call, m, deadline)?.1.term),
+                ShardMessage::AskHistory(m) => {
+                    JobReply::History(caller.call_shard(call, m, deadline)?.1.holds)
+                }
                 ShardMessage::AskOutcome(m) => {
                     JobReply::Outcome(caller.call_shard(call, m, deadline)?.1.outcome)
                 }

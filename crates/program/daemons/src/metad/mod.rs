@@ -85,7 +85,7 @@ fn serve(config: &MetadConfig, restored: bool, stop: Stop, readiness: Readiness)
 
     let counts = Counts::new();
     let mailbox = Arc::new(Mailbox::new(server.waker(), state.path.clone()));
-    let rules = skep_meta::Config { era: place.era, life: incarnation, ..rules_config(config)? };
+    let rules = skep_meta::Config { life: incarnation, ..rules_config(config)? };
     let (rules, command_log, sync) = recover(config, &state, (found, rules), &mailbox, &counts)?;
     let nudge = Nudge::default();
     let courier = Courier::new(Arc::new(keyring.clone()), place.node, incarnation, mailbox.clone());

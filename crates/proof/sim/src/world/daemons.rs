@@ -9,11 +9,10 @@ use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
-use skep_types::codec::Bytes;
 use skep_types::{ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, ShardId, TargetId};
 use skep_wire::meta::{
-    AskOutcome, AskOutcomeReply, AskTerm, AskTermReply, Decide, FetchRows, MakeDirOn, MetaRequest, Prepare,
-    PrepareReply, ReserveEnd, ReserveEndReply, RowsReply, ShardCall, ShardStamp,
+    AskHistory, AskHistoryReply, AskOutcome, AskOutcomeReply, Decide, FetchRows, MakeDirOn, MetaRequest,
+    Prepare, PrepareReply, ReserveEnd, ReserveEndReply, RowsReply, ShardCall, ShardStamp,
 };
 use skep_wire::mgmt::{Evict, ShardEntry};
 use skep_wire::storage::{
@@ -404,10 +403,10 @@ impl World {
                 hub.coverage.hit("an extent was sealed");
                 (target, SealChunk::KIND, SealChunk { target, by, chunk, floor }.to_bytes())
             }
-            Job::Fetch { shard, node: source, epoch, behind } => {
+            Job::Fetch { shard, node: source, epoch, message } => {
                 from = Some(source);
                 let mut body = ShardCall { shard, epoch, ..ShardCall::default() }.to_bytes();
-                FetchRows { behind: Bytes(behind) }.encode(&mut body);
+                message.encode(&mut body);
                 (TargetId(0), FetchRows::KIND, body)
             }
             // Another server's, or it did not know yet that the shard is its own.
@@ -530,7 +529,7 @@ fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
         TrimChunk::KIND => JobReply::Trimmed(ChunkReply::from_bytes(body).map_err(failed)?.blocks),
         SealChunk::KIND => JobReply::Sealed(SealChunkReply::from_bytes(body).map_err(failed)?.limit),
         StatChunks::KIND => JobReply::Stats(StatChunksReply::from_bytes(body).map_err(failed)?.chunks),
-        Prepare::KIND | Decide::KIND | AskOutcome::KIND | FetchRows::KIND | AskTerm::KIND => {
+        Prepare::KIND | Decide::KIND | AskOutcome::KIND | FetchRows::KIND | AskHistory::KIND => {
             let mut reader = Reader::new(body);
             ShardStamp::decode(&mut reader).map_err(failed)?;
             match kind {
@@ -539,7 +538,9 @@ fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
                     JobReply::Outcome(AskOutcomeReply::decode(&mut reader).map_err(failed)?.outcome)
                 }
                 FetchRows::KIND => JobReply::Rows(RowsReply::decode(&mut reader).map_err(failed)?),
-                AskTerm::KIND => JobReply::Term(AskTermReply::decode(&mut reader).map_err(failed)?.term),
+                AskHistory::KIND => {
+                    JobReply::History(AskHistoryReply::decode(&mut reader).map_err(failed)?.holds)
+                }
                 _ => JobReply::Done,
             }
         }

@@ -99,7 +99,7 @@ impl<S: Store> Group<S> {
         if self.shards.contains_key(&entry.shard) {
             return self.deliver(entry.shard, |shard, host| shard.take_place(host, &place)).map(drop);
         }
-        if entry.state != ShardState::New {
+        if entry.state != ShardState::New || self.travels.is_swept(entry.shard) {
             return Ok(());
         }
         let keys = Keys { names, secret: NamesKey(self.host.config.hash_key(entry.shard)) };

@@ -11,8 +11,8 @@ use skep_types::{
     TargetId, Term,
 };
 use skep_wire::meta::{
-    AskOutcome, AskOutcomeReply, AskTerm, AskTermReply, Decide, MetaRequest, Prepare, PrepareReply,
-    RowsReply, ShardCall, ShardStamp, TxnOutcome, Vote,
+    AskHistory, AskHistoryReply, AskOutcome, AskOutcomeReply, Decide, FetchRows, MetaRequest, Prepare,
+    PrepareReply, RowsReply, ShardCall, ShardStamp, TxnOutcome, Vote,
 };
 use skep_wire::mgmt::{FencesReply, MapReply};
 use skep_wire::storage::{ChunkStat, ShardTerm};
@@ -162,8 +162,8 @@ pub enum Job {
         node: NodeId,
         /// The epoch in which the map gives the shard to this one.
         epoch: u64,
-        /// Rows behind this key.
-        behind: Vec<u8>,
+        /// What is asked.
+        message: FetchRows,
     },
     /// Something for another shard.
     Shard {
@@ -184,7 +184,7 @@ pub enum ShardMessage {
     /// A participant asks for it.
     AskOutcome(AskOutcome),
     /// A server that had a shard asks how far it is.
-    AskTerm(AskTerm),
+    AskHistory(AskHistory),
 }
 
 impl From<ShardMessage> for MetaRequest {
@@ -193,7 +193,7 @@ impl From<ShardMessage> for MetaRequest {
             ShardMessage::Prepare(m) => m.into(),
             ShardMessage::Decide(m) => m.into(),
             ShardMessage::AskOutcome(m) => m.into(),
-            ShardMessage::AskTerm(m) => m.into(),
+            ShardMessage::AskHistory(m) => m.into(),
         }
     }
 }
@@ -205,7 +205,7 @@ impl ShardMessage {
             Self::Prepare(_) => JobReply::Voted(PrepareReply::from_bytes(body)?.vote),
             Self::Decide(_) => Empty::from_bytes(body).map(|_| JobReply::Done)?,
             Self::AskOutcome(_) => JobReply::Outcome(AskOutcomeReply::from_bytes(body)?.outcome),
-            Self::AskTerm(_) => JobReply::Term(AskTermReply::from_bytes(body)?.term),
+            Self::AskHistory(_) => JobReply::History(AskHistoryReply::from_bytes(body)?.holds),
         })
     }
 }
@@ -247,8 +247,8 @@ pub enum JobReply {
     Outcome(TxnOutcome),
     /// Rows of a shard that comes here.
     Rows(RowsReply),
-    /// The term in which a shard is served elsewhere.
-    Term(Term),
+    /// Does the shard go on elsewhere from the record that was asked for?
+    History(bool),
 }
 
 /// Nothing came back, or a refusal: the server asks again later.

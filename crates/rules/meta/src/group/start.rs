@@ -113,7 +113,7 @@ impl<S: Store> Group<S> {
     /// answered, so that no stamp of a lost tail can look like one of these terms.
     pub(super) fn begin_terms(&mut self) -> Result<(), StoreError> {
         let awaiting = self.shards.values().filter(|shard| shard.awaits_term());
-        let heads: Vec<Head> = awaiting.map(|shard| shard.next_head(self.host.config.era)).collect();
+        let heads: Vec<Head> = awaiting.map(|shard| shard.next_head()).collect();
         if heads.is_empty() {
             return Ok(());
         }

@@ -23,7 +23,7 @@ impl<S: Store> Group<S> {
             return Some(Millis(0));
         }
         let of_shards = self.deadlines.first().map(|(at, _)| *at);
-        let sweep = self.travels.deadline().filter(|_| !host.holds_chores);
+        let sweep = self.travels.deadline(!host.low_space).filter(|_| !host.holds_chores);
         [of_shards, host.errands.deadline(), host.events.deadline(), sweep].into_iter().flatten().min()
     }
 
@@ -89,7 +89,7 @@ impl<S: Store> Group<S> {
         let Some((owner, job)) = self.host.errands.done(task) else { return Ok(()) };
         match (owner, reply) {
             (Owner::Arrival(id), JobReply::Rows(part)) => self.rows_came(id, part),
-            (Owner::Departure(id), JobReply::Term(term)) => self.may_leave(id, term),
+            (Owner::Departure(id), JobReply::History(holds)) => self.may_leave(id, holds),
             (owner, reply) => self
                 .deliver(owner.shard(), |shard, host| shard.errand_done(host, task, owner, job, reply))
                 .map(drop),

@@ -19,7 +19,7 @@ use skep_rows::applied_key;
 use skep_types::codec::Bytes;
 use skep_types::log::{Head, Moves, Record, Row};
 use skep_types::{Decode, Encode, Millis, NodeId, Role, ShardId, Term};
-use skep_wire::meta::{AskTerm, FetchRows, RowsReply, ShardStamp};
+use skep_wire::meta::{AskHistory, FetchRows, RowsReply, ShardStamp};
 use skep_wire::mgmt::{MapReply, ShardEntry, ShardState};
 use skep_wire::{Refusal, Status};
 
@@ -35,6 +35,10 @@ struct Arrival {
     /// The last key that is here.
     behind: Vec<u8>,
     header: Option<Vec<u8>>,
+    /// It waits until there is room.
+    parked: bool,
+    /// It cannot come by this order: an administrator was told why.
+    refused: bool,
 }
 
 /// What is on its way.
@@ -43,8 +47,8 @@ pub(super) struct Travels {
     arrivals: BTreeMap<ShardId, Arrival>,
     /// Others have these now, and were asked how far they are.
     departures: BTreeSet<ShardId>,
-    /// Rows of these are left here, and nothing of them counts.
-    sweeps: BTreeSet<ShardId>,
+    /// Rows of these are left here, and nothing of them counts. Swept up to this key.
+    sweeps: BTreeMap<ShardId, Vec<u8>>,
     swept: Millis,
 }
 
@@ -54,9 +58,29 @@ impl Travels {
         self.arrivals.len() + self.departures.len() + self.sweeps.len()
     }
 
-    /// When the next part is to be swept.
-    pub fn deadline(&self) -> Option<Millis> {
-        (!self.sweeps.is_empty()).then(|| self.swept.plus(SWEEP_PAUSE_MS))
+    /// When the next part is to be swept, or to be fetched, once there is room.
+    pub fn deadline(&self, has_room: bool) -> Option<Millis> {
+        let waits = !self.sweeps.is_empty() || (has_room && self.parked().is_some());
+        waits.then(|| self.swept.plus(SWEEP_PAUSE_MS))
+    }
+
+    fn parked(&self) -> Option<ShardId> {
+        self.arrivals.iter().find(|(_, arrival)| arrival.parked).map(|(id, _)| *id)
+    }
+
+    /// Are rows of an earlier stay still here?
+    pub fn is_swept(&self, id: ShardId) -> bool {
+        self.sweeps.contains_key(&id)
+    }
+
+    fn sweep(&mut self, id: ShardId) {
+        self.sweeps.entry(id).or_default();
+    }
+
+    /// What somebody waits for comes first.
+    fn next_swept(&self) -> Option<(ShardId, Vec<u8>)> {
+        let awaited = self.arrivals.keys().find_map(|id| self.sweeps.get_key_value(id));
+        awaited.or_else(|| self.sweeps.first_key_value()).map(|(id, key)| (*id, key.clone()))
     }
 }
 
@@ -90,7 +114,15 @@ impl<S: Store> Group<S> {
         }
         self.expect_no_more(id);
         let Some(source) = entry.members.first().copied() else { return };
-        let arrival = Arrival { epoch, source, head: None, behind: Vec::new(), header: None };
+        let arrival = Arrival {
+            epoch,
+            source,
+            head: None,
+            behind: Vec::new(),
+            header: None,
+            parked: false,
+            refused: false,
+        };
         self.travels.arrivals.insert(id, arrival);
         self.fetch(id);
     }
@@ -99,15 +131,21 @@ impl<S: Store> Group<S> {
         if self.travels.arrivals.remove(&id).is_some() {
             self.host.errands.drop_owned(Owner::Arrival(id));
             if !self.shards.contains_key(&id) {
-                self.travels.sweeps.insert(id);
+                self.travels.sweep(id);
             }
         }
     }
 
+    /// Asks for the next part, once there is room for it.
     fn fetch(&mut self, id: ShardId) {
-        let Some(arrival) = self.travels.arrivals.get(&id) else { return };
-        let (node, epoch, behind) = (arrival.source, arrival.epoch, arrival.behind.clone());
-        let job = Job::Fetch { shard: id, node, epoch, behind };
+        let Some(arrival) = self.travels.arrivals.get_mut(&id) else { return };
+        arrival.parked = self.host.low_space || self.host.holds_chores;
+        if arrival.parked {
+            return;
+        }
+        let (node, epoch, behind) = (arrival.source, arrival.epoch, Bytes(arrival.behind.clone()));
+        let ShardStamp { term, index, .. } = self.shards.get(&id).map(Shard::stamp).unwrap_or_default();
+        let job = Job::Fetch { shard: id, node, epoch, message: FetchRows { behind, term, index } };
         self.host.errands.send(Owner::Arrival(id), Term(0), job, &mut self.host.out);
     }
 
@@ -115,7 +153,7 @@ impl<S: Store> Group<S> {
     /// under way here, and none begins before the map says so.
     pub(super) fn give_rows(&mut self, request: &Request, m: &FetchRows) -> Result<(), StoreError> {
         let result = match self.admit_fetch(request) {
-            Ok(head) => self.part_of(head, &m.behind.0).map(|reply| Ok(reply.to_bytes()))?,
+            Ok(head) => self.part_of(head, m).map(|reply| Ok(reply.to_bytes()))?,
             Err(refusal) => Err(refusal),
         };
         self.host.reply(request.reply_to, ShardStamp::default(), result);
@@ -157,8 +195,9 @@ impl<S: Store> Group<S> {
         }
     }
 
-    fn part_of(&self, head: Head, behind: &[u8]) -> Result<RowsReply, StoreError> {
-        let mut from = behind.to_vec();
+    fn part_of(&self, head: Head, m: &FetchRows) -> Result<RowsReply, StoreError> {
+        let holds = self.shards.get(&head.shard).is_some_and(|shard| shard.holds(m.term, m.index));
+        let mut from = m.behind.0.clone();
         from.push(0);
         let (first, until) = range_of(head.shard);
         let applied = applied_key(head.shard);
@@ -172,7 +211,7 @@ impl<S: Store> Group<S> {
             }
             !more
         })?;
-        Ok(RowsReply { term: head.term, index: head.index, rows, more })
+        Ok(RowsReply { term: head.term, index: head.index, rows, more, holds })
     }
 
     /// A part of a shard that comes is here.
@@ -181,23 +220,21 @@ impl<S: Store> Group<S> {
         let head = Head { shard: id, term: part.term, index: part.index };
         if arrival.head != Some(head) {
             (arrival.head, arrival.behind, arrival.header) = (Some(head), Vec::new(), None);
-            return self.make_way(head);
+            return self.make_way(head, part.holds);
         }
         let mut batch = Batch::new();
         for Row { key: Bytes(key), value } in part.rows {
             let is_of_it = key.starts_with(&id.0.to_be_bytes()) && key > arrival.behind;
             let Some(Bytes(value)) = value.filter(|_| is_of_it && key != applied_key(id)) else {
-                self.host
-                    .out
-                    .warn(format!("shard {id} does not come: node {} tells rows of others", arrival.source));
-                self.expect_no_more(id);
-                return Ok(());
+                return self.refuse(id, "it tells rows of others");
             };
             arrival.behind.clone_from(&key);
-            if key == key::header(id) {
+            if key != key::header(id) {
+                batch.insert(key, Some(value));
+            } else if is_known(id, &value) {
                 arrival.header = Some(value);
             } else {
-                batch.insert(key, Some(value));
+                return self.refuse(id, "this release does not know its rows");
             }
         }
         self.log_rows(&[], batch)?;
@@ -208,23 +245,30 @@ impl<S: Store> Group<S> {
         self.arrive(head)
     }
 
-    /// Rows of an earlier stay go before others come, unless they are newer than those: then nothing is touched.
-    fn make_way(&mut self, head: Head) -> Result<(), StoreError> {
+    /// It does not come by this order, and stays where it is.
+    fn refuse(&mut self, id: ShardId, why: &str) -> Result<(), StoreError> {
+        let Some(arrival) = self.travels.arrivals.get_mut(&id) else { return Ok(()) };
+        arrival.refused = true;
+        let node = arrival.source;
+        self.host.out.warn(format!(
+            "shard {id} does not come from node {node}: {why}. Nobody is served until it is given back or to another server"
+        ));
+        Ok(())
+    }
+
+    /// Rows of an earlier stay go before others come, if those go on from them: else nothing is touched.
+    fn make_way(&mut self, head: Head, holds: bool) -> Result<(), StoreError> {
         let id = head.shard;
-        if let Some(own) = self.shards.get(&id) {
-            if own.term() > head.term {
-                self.host.out.warn(format!(
-                    "shard {id} does not come: what is here of it is newer (term {}) than what is to come (term {}). Both stay \
-                     as they are; was mgmtd put back from a backup?",
-                    own.term(),
-                    head.term
-                ));
-                self.travels.arrivals.remove(&id);
-                return Ok(());
+        if self.shards.contains_key(&id) {
+            if !holds {
+                return self.refuse(
+                    id,
+                    "what it has does not go on from the copy that is here. Both stay; was mgmtd put back from a backup?",
+                );
             }
             self.drop_shard(id)?;
         }
-        self.travels.sweeps.insert(id);
+        self.travels.sweep(id);
         Ok(())
     }
 
@@ -232,17 +276,9 @@ impl<S: Store> Group<S> {
     fn arrive(&mut self, head: Head) -> Result<(), StoreError> {
         let id = head.shard;
         let Some(arrival) = self.travels.arrivals.remove(&id) else { return Ok(()) };
-        let header = arrival.header.as_deref().map(Header::from_bytes);
-        let known = |header: &Header| {
-            header.shard == id && header.format <= FORMAT && header.level <= COMMAND_LEVEL_MAX
-        };
-        let Some(header) = header.and_then(Result::ok).filter(known) else {
-            self.host.out.warn(format!(
-                "shard {id} does not come: this release does not know the rows that node {} has of it",
-                arrival.source
-            ));
-            self.travels.sweeps.insert(id);
-            return Ok(());
+        let Some(Ok(header)) = arrival.header.as_deref().map(Header::from_bytes) else {
+            self.travels.arrivals.insert(id, arrival);
+            return self.refuse(id, "its rows have no header");
         };
         // The log knows its head before any record of it.
         let moves = Moves { came: Vec::from([head]), gone: Vec::new() };
@@ -279,20 +315,24 @@ impl<S: Store> Group<S> {
     /// The map says that another server has it, and has said so to mgmtd. Rows go only once that server itself answers for
     /// them: a map that was put back from a backup may be older than what happened.
     fn ask_to_leave(&mut self, id: ShardId) {
-        if self.shards.contains_key(&id) && self.travels.departures.insert(id) {
-            let job = Job::Shard { shard: id, message: ShardMessage::AskTerm(AskTerm {}) };
+        let Some(own) = self.shards.get(&id).map(Shard::stamp) else { return };
+        if self.travels.departures.insert(id) {
+            let message = ShardMessage::AskHistory(AskHistory { term: own.term, index: own.index });
+            let job = Job::Shard { shard: id, message };
             self.host.errands.send(Owner::Departure(id), Term(0), job, &mut self.host.out);
         }
     }
 
-    /// Another server serves the shard in this term.
-    pub(super) fn may_leave(&mut self, id: ShardId, term: Term) -> Result<(), StoreError> {
-        let own = self.shards.get(&id).filter(|shard| !shard.has_term()).map(Shard::term);
-        let Some(own) = own.filter(|_| self.travels.departures.remove(&id)) else { return Ok(()) };
-        if term <= own {
+    /// Another server serves the shard, and goes on from the newest record here; or it does not.
+    pub(super) fn may_leave(&mut self, id: ShardId, holds: bool) -> Result<(), StoreError> {
+        let is_still = self.shards.get(&id).is_some_and(|shard| !shard.has_term());
+        if !self.travels.departures.remove(&id) || !is_still {
+            return Ok(());
+        }
+        if !holds {
             self.host.out.warn(format!(
-                "rows of shard {id} stay, though another server has it: they are of term {own}, and it serves term {term}. Was \
-                 one of them put back from a backup?"
+                "rows of shard {id} stay, though another server has it: what that one serves does not go on from them. Was one \
+                 of them put back from a backup?"
             ));
             return Ok(());
         }
@@ -314,32 +354,46 @@ impl<S: Store> Group<S> {
             self.shards.remove(id);
             self.busy.remove(id);
             self.deadlines.retain(|(_, of)| of != id);
-            self.travels.sweeps.insert(*id);
+            self.travels.sweep(*id);
             batch.extend([(key::header(*id), None), (applied_key(*id), None)]);
         }
         batch
     }
 
-    /// A part of what is left of one shard.
+    /// A part of what is left of one shard goes; and what waited for room is fetched.
     pub(super) fn sweep(&mut self) -> Result<(), StoreError> {
-        let due = self.travels.deadline().is_some_and(|at| self.host.now >= at);
-        let Some(id) = self.travels.sweeps.first().copied().filter(|_| due && !self.host.holds_chores) else {
+        let due = self.travels.deadline(!self.host.low_space).is_some_and(|at| self.host.now >= at);
+        if !due || self.host.holds_chores {
             return Ok(());
-        };
+        }
         self.travels.swept = self.host.now;
+        if let Some(id) = self.travels.parked() {
+            self.fetch(id);
+        }
+        let Some((id, behind)) = self.travels.next_swept() else { return Ok(()) };
         let (first, until) = range_of(id);
         let most = self.host.config.limits.travel_rows;
         let mut batch = Batch::new();
-        self.host.store.scan(&first, &until, &mut |key, _| {
+        self.host.store.scan(&behind.clone().max(first), &until, &mut |key, _| {
             batch.insert(key.to_vec(), None);
             batch.len() < most
         })?;
-        if batch.is_empty() {
+        if let Some((last, _)) = batch.last_key_value() {
+            self.travels.sweeps.insert(id, last.clone());
+        } else if behind.is_empty() {
             self.travels.sweeps.remove(&id);
             // Whoever comes waits for that, once it is known that it comes.
-            if self.travels.arrivals.get(&id).is_some_and(|arrival| arrival.head.is_some()) {
+            if self
+                .travels
+                .arrivals
+                .get(&id)
+                .is_some_and(|arrival| arrival.head.is_some() && !arrival.refused)
+            {
                 self.fetch(id);
             }
+        } else {
+            // Once more from the beginning: then there is nothing.
+            self.travels.sweeps.insert(id, Vec::new());
         }
         self.log_rows(&[], batch)
     }
@@ -362,13 +416,15 @@ impl<S: Store> Group<S> {
             .map(|raw| ShardId(u16::from_be_bytes(*raw)));
         self.host.store.apply(record.seq, &[], batch)?;
         let Some(id) = of else { return Ok(()) };
-        self.travels.sweeps.insert(id);
+        self.travels.sweep(id);
         self.take_in(id)
     }
 
     /// Rows without a header are what is left of a journey.
     pub(super) fn find_leftovers(&mut self, in_rows: &[ShardId]) {
-        self.travels.sweeps.extend(in_rows.iter().filter(|id| !self.shards.contains_key(id)));
+        for id in in_rows.iter().filter(|id| !self.shards.contains_key(id)) {
+            self.travels.sweep(*id);
+        }
     }
 
     /// Is it on stable storage here, all of it, and does mgmtd not know that yet?
@@ -378,6 +434,13 @@ impl<S: Store> Group<S> {
             && self.host.shard_epoch(shard.id) == shard.epoch()
             && !self.host.undurable.iter().any(|(_, of, _)| *of == shard.id)
     }
+}
+
+/// Is this a header of the shard that this release can serve?
+fn is_known(id: ShardId, header: &[u8]) -> bool {
+    Header::from_bytes(header).is_ok_and(|header| {
+        header.shard == id && header.format <= FORMAT && header.level <= COMMAND_LEVEL_MAX
+    })
 }
 
 fn range_of(id: ShardId) -> (Vec<u8>, Vec<u8>) {

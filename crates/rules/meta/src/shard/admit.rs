@@ -25,7 +25,7 @@ impl Shard {
             | MetaRequest::Decide(_)
             | MetaRequest::AskOutcome(_)
             | MetaRequest::FetchRows(_)
-            | MetaRequest::AskTerm(_) => role == Role::Server,
+            | MetaRequest::AskHistory(_) => role == Role::Server,
             // From a client it is a directory that was dealt to a shard: no frame of a client may hold it.
             MetaRequest::MakeDirOn(_) => role != Role::Server,
             MetaRequest::ShardStats(_) => true,

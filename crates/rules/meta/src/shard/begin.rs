@@ -1,7 +1,6 @@
 //! A shard is read from its rows, brought up to date from the log, begins a term, and then its service.
 
 use super::absorb::Later;
-use super::place::first_of;
 use super::*;
 use crate::choose::Recorded;
 use crate::command::{Action, COMMAND_LEVEL_MAX, Command};
@@ -173,10 +172,9 @@ impl Shard {
         self.last = index;
     }
 
-    /// Where the shard stands when its next term begins: behind all terms that an older copy of its rows may not know of,
-    /// in the eras up to `era`.
-    pub fn next_head(&self, era: u16) -> Head {
-        let term = Term((self.term().0 + 1).max(self.least.0).max(first_of(era).0));
+    /// Where the shard stands when its next term begins: behind all terms that an older copy of its rows may not know of.
+    pub fn next_head(&self) -> Head {
+        let term = Term((self.term().0 + 1).max(self.least.0));
         Head { shard: self.id, term, index: LogIndex(self.last.0 + 1) }
     }
 

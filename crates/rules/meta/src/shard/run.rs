@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
 use skep_types::{ClientId, Errno, Ino, LogIndex, ShardId};
 use skep_wire::meta::{InspectReply, MetaRequest};
+use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Refusal, Status};
 
 /// How a run ended.
@@ -57,7 +58,8 @@ impl Shard {
         let seals = &self.seals;
         let sealing = |ino: Ino| seals.has(ino);
         let (seats, own) = (&host.seats, host.own);
-        let beside = |shard: ShardId| seats.get(&shard).is_some_and(|seat| seat.is_led_by(own));
+        let is_served = |seat: &ShardEntry| seat.is_led_by(own) && seat.state == ShardState::Active;
+        let beside = |shard: ShardId| seats.get(&shard).is_some_and(is_served);
         let mut live = Live {
             now: host.now,
             shard: self.id,

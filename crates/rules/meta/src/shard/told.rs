@@ -9,15 +9,20 @@ use crate::limit::{OPENS_PER_MESSAGE_MAX, OPENS_TOLD_MAX};
 use crate::store::{Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Encode, Errno, Ino, LogIndex};
+use skep_types::{ClientId, Encode, Errno, Ino, LogIndex, Term};
 use skep_wire::meta::{MetaRequest, ReclaimReply, Sync};
 use skep_wire::{Empty, Refusal, Status};
 
 impl Shard {
+    /// Is this record one of its own?
+    pub fn holds(&self, term: Term, index: LogIndex) -> bool {
+        index <= self.last && self.terms.at(index) == Some(term)
+    }
+
     /// `Sync`: answered when durable, or refused when a power cut took what was acknowledged.
     pub(super) fn sync<S: Store>(&mut self, host: &mut Host<S>, request: &Request, m: &Sync) {
         let stamp = self.stamp();
-        let held = m.index == LogIndex(0) || (m.index <= self.last && self.terms.at(m.index) == Some(m.term));
+        let held = m.index == LogIndex(0) || self.holds(m.term, m.index);
         let (to, done) = (request.reply_to, Ok(Empty {}.to_bytes()));
         if !held {
             let text = "a power cut took changes that this client was told of; what was not synced is lost";

@@ -1,4 +1,4 @@
-//! `FetchRows` and `AskTerm`: a shard moves from one metadata server to another.
+//! `FetchRows` and `AskHistory`: a shard moves from one metadata server to another.
 
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
@@ -10,6 +10,10 @@ crate::message! {
     FetchRows = 0x022e -> RowsReply {
         /// Rows behind this key; empty: from the first one on.
         pub behind: Bytes,
+        /// Term of the newest record of the copy that the asker has; 0 = it has none.
+        pub term: Term,
+        /// Index of that record.
+        pub index: LogIndex,
     }
 }
 
@@ -25,20 +29,26 @@ record! {
         pub rows: Vec<Row>,
         /// There are more behind the last one.
         pub more: bool,
+        /// The asker's copy is an older state of these rows.
+        pub holds: bool,
     }
 }
 
 crate::message! {
-    /// Asks in which term a shard is served, for a server that has an older copy of its rows.
-    AskTerm = 0x022f -> AskTermReply {
+    /// Asks whether the shard, as it is served, goes on from this record: for a server that has an older copy of its rows.
+    AskHistory = 0x022f -> AskHistoryReply {
+        /// Term of the record.
+        pub term: Term,
+        /// Its index.
+        pub index: LogIndex,
     }
 }
 
 record! {
-    /// The term.
+    /// The answer.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct AskTermReply {
-        /// On stable storage there, with all before it.
-        pub term: Term,
+    pub struct AskHistoryReply {
+        /// The record is one of the shard's, on stable storage there, with all before it.
+        pub holds: bool,
     }
 }

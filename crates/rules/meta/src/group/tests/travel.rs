@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::log::{EntryKind, Record};
 use skep_types::{MapVersion, NodeId};
-use skep_wire::meta::{FetchRows, RowsReply};
+use skep_wire::meta::{AskHistory, AskHistoryReply, FetchRows, RowsReply};
 use skep_wire::mgmt::{MapReply, ShardAt, ShardState};
 use skep_wire::{Refusal, Status};
 
@@ -60,8 +60,8 @@ impl Other {
         for _ in 0..200 {
             self.step(Input::Tick);
             for task in core::mem::take(&mut self.tasks) {
-                let Job::Fetch { shard, epoch, behind, .. } = task.job else { continue };
-                let result = fetch(from, THERE, shard, epoch, behind).map(JobReply::Rows);
+                let Job::Fetch { shard, epoch, message, .. } = task.job else { continue };
+                let result = fetch(from, THERE, shard, epoch, message).map(JobReply::Rows);
                 let result = result.map_err(|refusal| JobFailure(refusal.to_string()));
                 self.step(Input::Courier { task: task.id, result });
             }
@@ -75,16 +75,21 @@ fn fetch(
     by: NodeId,
     shard: ShardId,
     epoch: u64,
-    behind: Vec<u8>,
+    message: FetchRows,
 ) -> Result<RowsReply, Refusal> {
     let to = bed.next_reply;
     bed.next_reply += 1;
     let peer =
         PeerIdentity { role: Role::Server, client: ClientId(0), incarnation: Incarnation(1), node: by };
     let call = ShardCall { shard, epoch, ..ShardCall::default() };
-    let message = FetchRows { behind: Bytes(behind) }.into();
+    let message = message.into();
     bed.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
     bed.replies[&to].1.clone().map(|body| RowsReply::from_bytes(&body).unwrap())
+}
+
+/// The first part, for who has no copy.
+fn first() -> FetchRows {
+    FetchRows { behind: Bytes(vec![]), term: Term(0), index: LogIndex(0) }
 }
 
 /// The first shard, in this state, of these servers, led by the last.
@@ -141,26 +146,35 @@ fn a_shard_travels_whole() {
     bed.courier_works = false;
     bed.step(Input::Map { own: OWN, map: active.clone() });
     let asked = |bed: &Bed| {
-        let asks = |task: &&Task| matches!(task.job, Job::Shard { message: ShardMessage::AskTerm(_), .. });
+        let asks = |task: &&Task| matches!(task.job, Job::Shard { message: ShardMessage::AskHistory(_), .. });
         bed.tasks.iter().find(asks).map(|task| task.id)
     };
     let task = asked(&bed).unwrap();
-    bed.step(Input::Courier { task, result: Ok(JobReply::Term(before)) });
+    bed.step(Input::Courier { task, result: Ok(JobReply::History(false)) });
     assert!(bed.warnings.last().unwrap().contains("stay") && !rows(bed.server.store()).is_empty());
     other.told(&active, &bed);
     other.step(Input::Durable(other.server.last_seq()));
-    let term = other.server.standing(SHARD).unwrap().term;
-    assert!(other.server.is_ready() && term > before);
+    assert!(other.server.is_ready() && other.server.standing(SHARD).unwrap().term > before);
+    let answer = |other: &mut Other, index| {
+        let peer =
+            PeerIdentity { role: Role::Server, client: ClientId(0), incarnation: Incarnation(1), node: OWN };
+        let call = ShardCall { shard: SHARD, ..ShardCall::default() };
+        let message = AskHistory { term: before, index }.into();
+        let ask = Request { reply_to: 7, peer, epoch: FenceEpoch(0), call, message };
+        let reply = other.step(Input::Request(ask)).pop().unwrap().result.unwrap();
+        AskHistoryReply::from_bytes(&reply).unwrap().holds
+    };
+    let last = bed.last();
+    assert!(answer(&mut other, last) && !answer(&mut other, LogIndex(last.0 + 1)));
     bed.tasks.clear();
     bed.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(20), ..active } });
     let task = asked(&bed).unwrap();
-    bed.step(Input::Courier { task, result: Ok(JobReply::Term(term)) });
+    bed.step(Input::Courier { task, result: Ok(JobReply::History(true)) });
     assert_eq!(bed.server.shards().collect::<Vec<_>>(), [ShardId(1)]);
-    while !rows(bed.server.store()).is_empty() {
+    while bed.server.moves_under_way() > 0 {
         bed.tick(10);
     }
-    bed.tick(10);
-    assert_eq!(bed.server.moves_under_way(), 0);
+    assert!(rows(bed.server.store()).is_empty());
     assert!(bed.server.has_term(ShardId(1)));
     for kept in 0..=bed.log.len() {
         let mut again = Group::new(config(), MemoryStore::default()).unwrap();
@@ -197,14 +211,14 @@ fn a_journey_goes_on_after_any_cut() {
 fn rows_are_told_to_nobody_else() {
     let (mut bed, _) = source();
     let ask =
-        |bed: &mut Bed, by, epoch| fetch(bed, by, SHARD, epoch, vec![]).map_err(|refusal| refusal.status);
+        |bed: &mut Bed, by, epoch| fetch(bed, by, SHARD, epoch, first()).map_err(|refusal| refusal.status);
     assert_eq!(ask(&mut bed, NodeId(8), 2), Err(Status::NOT_READY));
     assert_eq!(ask(&mut bed, THERE, 1), Err(Status::NOT_READY));
     assert_eq!(ask(&mut bed, THERE, 3), Err(Status::NOT_READY));
     assert!(core::mem::take(&mut bed.wants_map));
     assert!(ask(&mut bed, THERE, 2).is_ok());
-    assert!(fetch(&mut bed, THERE, ShardId(1), 1, vec![]).is_err(), "it does not move");
-    let to = bed.send_as(ME, SHARD, 0, FetchRows { behind: Bytes(vec![]) }.into());
+    assert!(fetch(&mut bed, THERE, ShardId(1), 1, first()).is_err(), "it does not move");
+    let to = bed.send_as(ME, SHARD, 0, first().into());
     assert_eq!(bed.reply::<RowsReply>(to), Some(Err(Status::ROLE)));
 
     let mut bed = Bed::with(config(), 2);
@@ -232,11 +246,18 @@ fn the_newest_copy_stays() {
     let back = MapReply { version: MapVersion(40), ..placed(ShardState::Moving, &[THERE, OWN], 7) };
     bed.courier_works = false;
     bed.step(Input::Map { own: OWN, map: back });
-    let fetches = bed.tasks.iter().find(|task| matches!(task.job, Job::Fetch { .. })).cloned().unwrap();
+    let (id, message) = bed
+        .tasks
+        .iter()
+        .find_map(|task| match &task.job {
+            Job::Fetch { message, .. } => Some((task.id, message.clone())),
+            _ => None,
+        })
+        .unwrap();
     old.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(41), ..moving } });
-    let part = fetch(&mut old, THERE, SHARD, 2, vec![]).unwrap();
-    bed.step(Input::Courier { task: fetches.id, result: Ok(JobReply::Rows(part)) });
-    assert!(bed.warnings.last().unwrap().contains("newer"), "{:?}", bed.warnings);
+    let part = fetch(&mut old, THERE, SHARD, 2, message).unwrap();
+    bed.step(Input::Courier { task: id, result: Ok(JobReply::Rows(part)) });
+    assert!(bed.warnings.last().unwrap().contains("Both stay"), "{:?}", bed.warnings);
     bed.tick(10_000);
     assert_eq!(rows(bed.server.store()), newest);
 }
@@ -257,7 +278,7 @@ fn what_comes_back_early_is_fetched() {
     // And gone again, it is let go as soon as who has it says so.
     bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[THERE], 5) });
     let ask = bed.tasks.pop().unwrap();
-    assert!(matches!(ask.job, Job::Shard { message: ShardMessage::AskTerm(_), .. }));
-    bed.step(Input::Courier { task: ask.id, result: Ok(JobReply::Term(Term(99))) });
+    assert!(matches!(ask.job, Job::Shard { message: ShardMessage::AskHistory(_), .. }));
+    bed.step(Input::Courier { task: ask.id, result: Ok(JobReply::History(true)) });
     assert_eq!(bed.server.shards().collect::<Vec<_>>(), [ShardId(1)]);
 }
