@@ -30,6 +30,7 @@ pub const MARKERS: &[&str] = &[
     "a power cut of storaged",
     "a power cut of storaged took content",
     "rows fell back to a checkpoint",
+    "a server found rows missing and ended",
     "a client was killed",
     "a client was evicted",
     "a new mount took over",

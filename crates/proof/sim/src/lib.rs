@@ -99,11 +99,15 @@ pub enum Canary {
     StrayPrepare,
     /// A decision does not tell the client's lane.
     LaneLeftBehind,
+    /// A reply carries the stamp of another shard of its group.
+    StampsOfAnotherShard,
+    /// A server makes a shard that the map gives it and whose rows are missing.
+    FormatsWhatIsMissing,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -129,6 +133,8 @@ impl Canary {
         Self::DecidesBeforeVotesAreDurable,
         Self::StrayPrepare,
         Self::LaneLeftBehind,
+        Self::StampsOfAnotherShard,
+        Self::FormatsWhatIsMissing,
     ];
 
     /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
@@ -187,6 +193,8 @@ impl Canary {
             Self::DecidesBeforeVotesAreDurable => "decides-before-votes-are-durable",
             Self::StrayPrepare => "stray-prepare",
             Self::LaneLeftBehind => "lane-left-behind",
+            Self::StampsOfAnotherShard => "stamps-of-another-shard",
+            Self::FormatsWhatIsMissing => "formats-what-is-missing",
         }
     }
 }

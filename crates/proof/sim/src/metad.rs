@@ -3,7 +3,7 @@
 
 use crate::hub::{CallId, Hub, Place};
 use skep_meta::limit::Limits;
-use skep_meta::store::{MemoryStore, Store};
+use skep_meta::store::{Batch, MemoryStore, Store};
 use skep_meta::{Action, Command, Config, Group, Input, Internal, Output};
 use skep_types::log::{EntryKind, Moves, Record};
 use skep_types::{Decode, Incarnation, Ino, LogSeq, NodeId, ShardId, Term};
@@ -31,6 +31,8 @@ pub struct Faulty {
     pub takes_strays: bool,
     /// A decision does not tell the lane.
     pub leaves_lane: bool,
+    /// Shards whose rows are missing are made anew.
+    pub formats_missing: bool,
 }
 
 /// Of half the seeds the limits are so small that a run meets them.
@@ -78,6 +80,8 @@ pub struct Metad {
     candidate: Option<MemoryStore>,
     /// Rows that survived a kill in the page cache.
     survived: Option<MemoryStore>,
+    /// All rows, while it runs without those of a shard.
+    mislaid: Option<MemoryStore>,
     /// Records that are not in the log although they were answered.
     late: Vec<Record>,
     /// A sync is under way.
@@ -114,6 +118,7 @@ impl Metad {
             canary_votes_early: faulty.votes_early,
             canary_takes_strays: faulty.takes_strays,
             canary_leaves_lane: faulty.leaves_lane,
+            canary_formats_missing: faulty.formats_missing,
             limits: limits(seed),
             ..Config::default()
         };
@@ -129,6 +134,7 @@ impl Metad {
             checkpoint: MemoryStore::default(),
             candidate: None,
             survived: None,
+            mislaid: None,
             late: Vec::new(),
             syncing: false,
             sync_again: false,
@@ -193,9 +199,17 @@ impl Metad {
         let mut out = Output::default();
         // Shards are made all at once, and only once.
         let bounded = self.config.limits.chores_per_step == 1 && !matches!(input, Input::Map { .. });
+        let is_map = matches!(input, Input::Map { .. });
         if let Err(e) = server.step(now, wall, input, &mut out) {
+            if self.mislaid.is_some() {
+                hub.say(format_args!("metad {} ends: {e}", self.node));
+                return None;
+            }
             hub.fail(format!("metad stops: {e}"));
             return None;
+        }
+        if is_map {
+            self.mislaid = None;
         }
         if bounded {
             check_bounds(&out.records, hub);
@@ -224,6 +238,31 @@ impl Metad {
             hub.fail(format!("metad stops: {e}"));
         }
         out
+    }
+
+    /// Its rows are all there, and hold what the log does: as they are.
+    pub fn whole_rows(&self) -> Option<MemoryStore> {
+        let store = self.server.as_ref().filter(|_| self.mislaid.is_none())?.store();
+        (store.applied().0 == self.last()).then(|| store.clone())
+    }
+
+    /// It was killed, and starts the next time without the rows of a shard, say because a disk is not mounted.
+    pub fn mislay(&mut self, rows: MemoryStore, shard: ShardId) {
+        let mut batch = Batch::new();
+        let (from, until) = (shard.0.to_be_bytes(), (shard.0 + 1).to_be_bytes());
+        let mut left = rows.clone();
+        let scanned = rows.scan(&from, &until, &mut |key, _| {
+            batch.insert(key.to_vec(), None);
+            true
+        });
+        if scanned.and_then(|()| left.apply(rows.applied(), &[], batch)).is_ok() {
+            (self.survived, self.mislaid) = (Some(left), Some(rows));
+        }
+    }
+
+    /// Does it run without rows that it should have?
+    pub fn lacks_rows(&self) -> bool {
+        self.mislaid.is_some()
     }
 
     /// Appends the records of a step. `true`: some of them are to be appended late.
@@ -269,7 +308,8 @@ impl Metad {
 
     /// Takes the rows as they are; once durable they are the checkpoint.
     pub fn begin_checkpoint(&mut self) {
-        if self.candidate.is_none() && self.late.is_empty() {
+        // Rows that lack something are another disk's.
+        if self.candidate.is_none() && self.late.is_empty() && self.mislaid.is_none() {
             self.candidate = self.server.as_ref().map(|server| server.store().clone());
         }
     }
@@ -279,6 +319,9 @@ impl Metad {
         let rows = self.server.take().map(Group::into_store);
         let in_log = rows.filter(|rows| rows.applied().0 <= self.last());
         self.survived = in_log.filter(|_| hub.rng.percent(50));
+        if let Some(rows) = self.mislaid.take() {
+            self.survived = Some(rows);
+        }
         self.forget_process();
     }
 
@@ -293,7 +336,7 @@ impl Metad {
     /// The power goes: the log keeps what was synced, and some of the rest.
     pub fn lose_power(&mut self, hub: &mut Hub) -> Left {
         self.server = None;
-        (self.candidate, self.survived) = (None, None);
+        (self.candidate, self.survived, self.mislaid) = (None, None, None);
         self.forget_process();
         let had = self.last();
         let kept = self.durable.min(had) + hub.rng.below(had.saturating_sub(self.durable) + 1);

@@ -34,6 +34,8 @@ pub enum Event {
     Restart(NodeId),
     /// Another metadata server takes over.
     Deposed(NodeId),
+    /// A metadata server ended for want of rows: they are put back.
+    PutBack(NodeId),
     /// The next mishap.
     Mishap,
     /// A client's connections end, when it hurts; so many looks are left.

@@ -110,6 +110,7 @@ impl World {
             votes_early: options.canary == Some(crate::Canary::DecidesBeforeVotesAreDurable),
             takes_strays: options.canary == Some(crate::Canary::StrayPrepare),
             leaves_lane: options.canary == Some(crate::Canary::LaneLeftBehind),
+            formats_missing: options.canary == Some(crate::Canary::FormatsWhatIsMissing),
         };
         let metads = (0..metas).map(|number| {
             let uuid = (1 + STORAGEDS + number) as u64;
@@ -226,6 +227,7 @@ impl World {
             }
             Event::Restart(node) => self.start_daemon(node),
             Event::Deposed(node) => self.deposed(node),
+            Event::PutBack(node) => self.put_back(node),
             Event::Mishap => self.mishap(),
             Event::EndConnections(looks) => self.end_connections(looks),
             Event::Provoked => self.provoked(),

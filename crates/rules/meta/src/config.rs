@@ -47,6 +47,8 @@ pub struct Config {
     pub canary_takes_strays: bool,
     /// Canary for the simulator: a decision does not tell the lane. Never set otherwise.
     pub canary_leaves_lane: bool,
+    /// Canary for the simulator: shards whose rows are missing are made anew. Never set otherwise.
+    pub canary_formats_missing: bool,
 }
 
 impl Default for Config {
@@ -70,6 +72,7 @@ impl Default for Config {
             canary_votes_early: false,
             canary_takes_strays: false,
             canary_leaves_lane: false,
+            canary_formats_missing: false,
         }
     }
 }

@@ -26,6 +26,10 @@ const LIFE_STEP: u64 = 1 << 32;
 const TICK_MS: u64 = 100;
 /// Of a thousand truncates that are told to targets so many find their server deposed, in seeds where servers are.
 const DEPOSED_TRIMMING: u64 = 30;
+/// Of a thousand replies so many have the stamp of another shard, with that canary.
+const WRONG_STAMPS: u64 = 20;
+/// Rows that are missing are put back within so many milliseconds.
+const PUT_BACK_MS: u64 = 200;
 /// metad syncs its log this often.
 const SYNC_INTERVAL_MS: u64 = 50;
 
@@ -255,6 +259,22 @@ impl World {
         self.network.reply(id, (status, body, Vec::new()), epoch, hub, &mut self.queue);
     }
 
+    /// The canary: now and then a reply has the stamp of another shard of its group.
+    fn stamp(&self, at: usize, reply: &skep_meta::Reply, hub: &mut crate::hub::Hub) -> ShardStamp {
+        // The healing at the end must not be what finds it.
+        let is_on = hub.canary == Some(Canary::StampsOfAnotherShard) && !hub.calm;
+        if !is_on || !hub.permille(WRONG_STAMPS) {
+            return reply.stamp;
+        }
+        let call =
+            self.network.flight(reply.to).and_then(|f| ShardCall::decode(&mut Reader::new(&f.body)).ok());
+        let other = self.metads[at].server().zip(call).and_then(|(server, call)| {
+            let other = server.shards().find(|shard| *shard != call.shard && server.has_term(*shard))?;
+            server.standing(other)
+        });
+        other.unwrap_or(reply.stamp)
+    }
+
     /// The canary: the end of a file is given to the next append as well.
     fn spoiled(&self, id: CallId, reply: Vec<u8>, hub: &mut crate::hub::Hub) -> Vec<u8> {
         let reserves = |flight: &crate::network::Flight| flight.kind == ReserveEnd::KIND;
@@ -280,8 +300,20 @@ impl World {
         let (Some(life), Some(at)) = (self.network.life(node), self.metad_at(node)) else { return };
         let is_vote = matches!(input, Input::Courier { result: Ok(JobReply::Voted(_)), .. });
         let low = is_vote && self.has_little_room(at, hub);
+        let is_map = matches!(input, Input::Map { .. });
         if let Some(out) = self.metads[at].step_in(input, low, hub) {
             self.carry_out_with(at, life, out, hub);
+        } else if is_map && self.metads[at].lacks_rows() {
+            hub.coverage.hit("a server found rows missing and ended");
+            self.queue.at(hub.now, &mut hub.rng, Event::PutBack(node));
+        }
+    }
+
+    /// An administrator has found the rows that a metadata server missed.
+    pub(super) fn put_back(&mut self, node: NodeId) {
+        if self.metad_at(node).is_some_and(|at| self.metads[at].lacks_rows()) {
+            self.kill_daemon(node, false);
+            self.after(PUT_BACK_MS, Event::Restart(node));
         }
     }
 
@@ -333,7 +365,8 @@ impl World {
             return;
         }
         for reply in out.replies {
-            self.reply_from_shard(at, reply.to, reply.stamp, reply.result, hub);
+            let stamp = self.stamp(at, &reply, hub);
+            self.reply_from_shard(at, reply.to, stamp, reply.result, hub);
         }
         let trims = out.tasks.iter().any(|task| matches!(task.job, Job::Trim { .. }));
         for task in out.tasks {

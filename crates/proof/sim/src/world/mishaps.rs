@@ -10,6 +10,7 @@ use skep_client::MGMTD;
 use skep_meta::Group;
 use skep_meta::store::MemoryStore;
 use skep_types::{NodeId, ShardId, Term};
+use skep_wire::mgmt::ShardState;
 use skep_wire::storage::ShardTerm;
 
 /// Of a thousand writes to chunk files so many are held up, in seeds that are about that.
@@ -51,7 +52,7 @@ impl Mood {
     pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();
-        for mishap in 0..=18 {
+        for mishap in 0..=19 {
             // Some seeds never see a certain mishap, others see little else.
             for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
                 deck.push(mishap);
@@ -139,6 +140,7 @@ impl World {
             15 => self.move_a_shard(),
             16 => self.fill_a_disk(),
             17 => self.block_a_way(),
+            18 => self.mislay_rows(),
             _ => self.blackout(),
         }
         self.after(pause, Event::Mishap);
@@ -248,6 +250,20 @@ impl World {
         let until = self.now() + 500 + self.draw(LOW_MAX);
         self.hub.borrow_mut().say(format_args!("node {node} has little room until {until}"));
         self.low_until.insert(node, until);
+    }
+
+    /// A metadata server is killed and starts without the rows of a shard, which it must not make anew.
+    fn mislay_rows(&mut self) {
+        let node = self.some_metad();
+        let Some(at) = self.metad_at(node) else { return };
+        let led = self.mgmtd.state().shards.iter().filter(|entry| entry.is_led_by(node));
+        let used: Vec<_> =
+            led.filter(|entry| entry.state == ShardState::Active).map(|entry| entry.shard).collect();
+        let Some(rows) = self.metads[at].whole_rows().filter(|_| !used.is_empty()) else { return };
+        let shard = used[self.draw(used.len() as u64) as usize];
+        self.hub.borrow_mut().say(format_args!("node {node} is to start without the rows of shard {shard}"));
+        self.strike(node, false);
+        self.metads[at].mislay(rows, shard);
     }
 
     /// What a client has to a metadata server ends, and the server hears of it at once: when it hurts, if that comes soon.

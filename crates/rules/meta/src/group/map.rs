@@ -99,7 +99,8 @@ impl<S: Store> Group<S> {
         if self.shards.contains_key(&entry.shard) {
             return self.deliver(entry.shard, |shard, host| shard.take_place(host, &place)).map(drop);
         }
-        if entry.state != ShardState::New || self.travels.is_swept(entry.shard) {
+        let is_new = entry.state == ShardState::New || self.host.config.canary_formats_missing;
+        if !is_new || self.travels.is_swept(entry.shard) {
             return Ok(());
         }
         let keys = Keys { names, secret: NamesKey(self.host.config.hash_key(entry.shard)) };
