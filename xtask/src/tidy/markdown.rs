@@ -1,12 +1,18 @@
-//! Markdown: one title per page, and relative links that lead somewhere.
+//! Markdown: one title per page, relative links that lead somewhere, and lines that a screen shows whole.
 
 use super::{File, Report, Tree};
+
+/// Columns of a line outside of tables and code.
+const COLUMNS_MAX: usize = 120;
+/// Notices of others, as they wrote them.
+const GENERATED: &str = "THIRD-PARTY.md";
 
 /// Checks every page.
 pub fn check(tree: &Tree, report: &mut Report) {
     for file in tree.files.iter().filter(|file| file.is_markdown()) {
         let prose = prose(&file.text);
         titles(file, &prose, report);
+        widths(file, &prose, report);
         for (line, text) in &prose {
             for target in links(text) {
                 link(tree, file, *line, target, report);
@@ -30,6 +36,24 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
         }
     }
     lines
+}
+
+/// Tables cannot be broken, and what is made by a program is as long as it is.
+fn widths(file: &File, prose: &[(usize, &str)], report: &mut Report) {
+    if file.path == GENERATED {
+        return;
+    }
+    for (line, text) in prose.iter().filter(|(_, text)| !text.trim_start().starts_with('|')) {
+        let columns = text.chars().count();
+        if columns > COLUMNS_MAX {
+            report.add(
+                &file.path,
+                *line,
+                format!("the line has {columns} columns"),
+                "break it at 120 or before",
+            );
+        }
+    }
 }
 
 fn titles(file: &File, prose: &[(usize, &str)], report: &mut Report) {
@@ -113,6 +137,17 @@ mod tests {
             ],
         );
         assert_eq!(found, ["b.md:1: the page has no title", "c.md:3: the page has a second title"]);
+    }
+
+    /// Goal: a long line fails, but in tables and code, and columns are characters.
+    #[test]
+    fn lines_are_seen_whole() {
+        let (long, exact) = ("x".repeat(121), "\u{e9}".repeat(120));
+        let page = format!("# A\n{exact}\n{long}\n| {long} |\n```\n{long}\n```\n");
+        assert_eq!(
+            findings(check, &[("a.md", &page), ("THIRD-PARTY.md", &page)]),
+            ["a.md:3: the line has 121 columns"]
+        );
     }
 
     /// Goal: links that lead nowhere or out of the tree fail, with their line.

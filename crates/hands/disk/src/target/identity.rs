@@ -274,13 +274,17 @@ mod tests {
     /// Goal: damaged and newer identity files are refused with a reason, never taken for absent.
     #[test]
     fn damaged_identities_are_refused() {
-        let good = "format = \"dev-7\"\ncluster = \"01010101-0101-0101-0101-010101010101\"\ntarget = 101\n\
-                    uuid = \"02020202-0202-0202-0202-020202020202\"\n";
-        let identity = parse(good).unwrap();
+        let good = format!(
+            "format = \"{FORMAT}\"\ncluster = \"01010101-0101-0101-0101-010101010101\"\ntarget = 101\n\
+             uuid = \"02020202-0202-0202-0202-020202020202\"\n"
+        );
+        let identity = parse(&good).unwrap();
         assert_eq!((identity.target, identity.uuid), (TargetId(101), Uuid([2; 16])));
         assert!(parse("").is_err());
-        assert!(parse(&good.replace("dev-7", "dev-6")).unwrap_err().contains("opens \"dev-7\" only"));
-        assert!(parse(&good.replace("\"dev-7\"", "1")).unwrap_err().contains("format 1, this release"));
+        let only = format!("opens \"{FORMAT}\" only");
+        assert!(parse(&good.replace(FORMAT, "dev-6")).unwrap_err().contains(&only));
+        let number = good.replace(&format!("\"{FORMAT}\""), "1");
+        assert!(parse(&number).unwrap_err().contains("format 1, this release"));
         assert!(parse(&good.replace("101", "-1")).is_err());
         assert!(parse(&good.replace("0202", "02")).is_err());
         for n in 0..good.len() - 1 {
