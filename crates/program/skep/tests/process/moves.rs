@@ -5,7 +5,7 @@ use skep_rig::{Plan, patiently};
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ fn directory(cluster: &Running, shard: u64) -> PathBuf {
 }
 
 /// Creates, renames and removes, with a look at each, until it is told to stop. The longest that one took.
-fn work(dir: &Path, stop: &AtomicBool) -> (u32, Duration) {
+fn work(dir: &Path, stop: &AtomicBool, done: &AtomicU32) -> (u32, Duration) {
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
@@ -56,6 +56,7 @@ fn work(dir: &Path, stop: &AtomicBool) -> (u32, Duration) {
         }
         longest = longest.max(begun.elapsed());
         rounds += 1;
+        done.store(rounds, Ordering::Relaxed);
     }
     (rounds, longest)
 }
@@ -81,12 +82,16 @@ fn programs_go_on_over_moves() {
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
 
     let stop = AtomicBool::new(false);
+    let done = [const { AtomicU32::new(0) }; 2];
+    let rounds = || done.each_ref().map(|done| done.load(Ordering::Relaxed));
     let (moved, stayed) = thread::scope(|scope| {
-        let moved = scope.spawn(|| work(&moving, &stop));
-        let stayed = scope.spawn(|| work(&staying, &stop));
+        let moved = scope.spawn(|| work(&moving, &stop, &done[0]));
+        let stayed = scope.spawn(|| work(&staying, &stop, &done[1]));
         let (_, mut at) = place(&cluster, 2);
         for _ in 0..3 {
-            thread::sleep(Duration::from_millis(500));
+            let before = rounds();
+            patiently("both go on", || rounds().iter().zip(before).all(|(now, before)| *now >= before + 5))
+                .unwrap();
             let to = other(&at);
             give(&cluster, 2, to);
             arrives(&cluster, 2, to);
@@ -150,6 +155,7 @@ fn moves_survive_kills() {
     for (round, pause) in [0, 20, 60, 120].into_iter().enumerate() {
         let to = other(&at);
         give(&cluster, 2, to);
+        // Where in the move the kill falls; wherever it does, the rest must hold.
         thread::sleep(Duration::from_millis(pause));
         let victim = if round % 2 == 0 { to } else { at.as_str() };
         kill(&cluster, victim);
