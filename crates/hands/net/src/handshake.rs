@@ -3,7 +3,7 @@
 //! that the event loop and the threads share it.
 //!
 //! ```text
-//! -> "SKEPHELO" | u8 version | u8 role | u8 protection | u8 0 | u64 key id      (plain; the prologue)
+//! -> "SKEPHELO" | u8 version | u8 role | u8 protection | u8 kind of key (0) | u64 key id  (plain; the prologue)
 //! -> u16 length | Noise message 1 (Hello)
 //! <- u16 length | Noise message 2 (u8 0 Welcome, u8 1 Refusal), or u16 0 | u8 reason and the end
 //! -> 16 bytes key confirmation
@@ -323,6 +323,11 @@ impl Responder {
             let text = format!("handshake version {version}; this service speaks {HANDSHAKE_VERSION}");
             return Err(Failure::new(Reason::Version, text));
         }
+        if bytes[11] != 0 {
+            let text =
+                format!("peer names a key of kind {}; this service knows the cluster's only", bytes[11]);
+            return Err(Failure::new(Reason::Version, text));
+        }
         let mut id = [0; 8];
         id.copy_from_slice(&bytes[12..]);
         let id = u64::from_le_bytes(id);
@@ -338,7 +343,7 @@ impl Responder {
             let text = format!("key id {id:016x}; the key of this cluster is {:016x}", keyring.id());
             return Err(Failure::new(Reason::KeyId, text));
         }
-        if protection != self.protection as u8 || bytes[11] != 0 {
+        if protection != self.protection as u8 {
             let text = "peer is connected over another kind of socket than this end";
             return Err(Failure::new(Reason::Protection, text));
         }

@@ -29,7 +29,7 @@ mod stream;
 mod waker;
 
 pub use address::{Endpoint, EndpointError, choose};
-pub use clock::now;
+pub use clock::{now, wall};
 pub use error::{Cause, NetError};
 pub use event::{ConnId, EventLimits, EventServer, Replies, Service};
 pub use handshake::{CLOSED_KEYS_HINT, HANDSHAKE_DEADLINE, HANDSHAKE_MESSAGE_MAX, PREAMBLE_LEN};

@@ -35,7 +35,7 @@ table! {
     Open: CLIENT | ADMIN, Close: CLIENT | ADMIN, Commit: CLIENT | ADMIN, ReadInline: CLIENT | ADMIN,
     WriteInline: CLIENT | ADMIN, Grow: CLIENT | ADMIN, Switch: CLIENT | ADMIN, GetXattr: CLIENT | ADMIN,
     SetXattr: CLIENT | ADMIN, ListXattr: CLIENT | ADMIN, RemoveXattr: CLIENT | ADMIN, Sync: CLIENT | ADMIN,
-    Reclaim: CLIENT | ADMIN, SetPolicy: CLIENT | ADMIN, Inspect: CLIENT | ADMIN, ShardStats: CLIENT | ADMIN,
+    Reclaim: CLIENT | ADMIN, SetPolicy: CLIENT | ADMIN, Inspect: CLIENT | ADMIN, GroupStats: CLIENT | ADMIN,
     MakeDirOn: ADMIN, Prepare: SERVER, Decide: SERVER, AskOutcome: SERVER, FetchRows: SERVER, AskHistory: SERVER, CreateTemp: CLIENT, ReserveEnd: CLIENT | ADMIN, Repair: CLIENT | ADMIN,
     SealExtent: CLIENT | ADMIN,
     SetLock: CLIENT, GetLock: CLIENT, DropLocks: CLIENT, CancelLock: CLIENT, Events: CLIENT,

@@ -424,7 +424,7 @@ mod tests {
             generation: Generation(2),
             cuts: 1,
             time_sets: 0,
-            mtime_given: false,
+            flags: 0,
         }
     }
 

@@ -269,7 +269,12 @@ mod tests {
         assert!(again.bind(Uuid([2; 16])).is_err());
         drop(again);
         fs::write(path.join(FILE), "format = 1").unwrap();
-        assert!(StateDir::open(&path, "metad").err().unwrap().contains("this release opens \"dev-8\" only"));
+        assert!(
+            StateDir::open(&path, "metad")
+                .err()
+                .unwrap()
+                .contains(&format!("this release opens {FORMAT:?} only"))
+        );
         fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -208,7 +208,7 @@ impl Fs {
             generation: Generation(0),
             cuts: 0,
             time_sets: 0,
-            mtime_given: false,
+            flags: 0,
         })
     }
 

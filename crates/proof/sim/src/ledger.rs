@@ -156,7 +156,7 @@ mod tests {
             generation: skep_types::Generation(0),
             cuts: 1,
             time_sets: 0,
-            mtime_given: false,
+            flags: 0,
         }
     }
 

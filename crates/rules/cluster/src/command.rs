@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
     Capacity, CapacityClass, ClientId, Consistency, FenceEpoch, Incarnation, LogSeq, NodeId, PoolId,
-    ServiceKind, ShardId, TargetId, Uuid, byte_enum, record, union,
+    ServiceKind, ShardId, TargetId, Timestamp, Uuid, byte_enum, record, union,
 };
 use skep_wire::mgmt::{Address, CapacityLimits, ShardState};
 
@@ -325,6 +325,22 @@ record! {
     pub struct PlaceShards {
         /// Each shard that is placed anew.
         pub places: Vec<Placed>,
+    }
+}
+
+/// Highest level of [`Decided`] that this release knows.
+pub const DECIDED_LEVEL: u16 = 1;
+
+record! {
+    /// A change as the log has it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Decided {
+        /// A release that does not know it refuses the log, and does not apply what it would understand otherwise.
+        pub level: u16,
+        /// By the clock of the one who decided.
+        pub at: Timestamp,
+        /// What changes.
+        pub command: Command,
     }
 }
 

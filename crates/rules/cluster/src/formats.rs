@@ -1,9 +1,9 @@
 //! Registry and log of this release and of those before it: their bytes stand in `crates/rules/cluster/formats`.
 
-use crate::command::Command;
+use crate::command::{Command, Decided};
 use crate::state::Snapshot;
 use alloc::format;
-use skep_types::codec::Draw;
+use skep_types::codec::{Draw, Example};
 use skep_types::formats::Formats;
 use skep_types::{Decode, Encode};
 
@@ -13,8 +13,9 @@ pub fn all() -> Formats {
     for (how, draw) in [("full", Draw::FULL), ("bare", Draw::BARE)] {
         for (number, command) in Command::each(draw).iter().enumerate() {
             let name = format!("log.{}.{how}", number + 1);
-            let again = |bytes: &[u8]| Command::from_bytes(bytes).ok().map(|command| command.to_bytes());
-            formats.bytes(&name, &command.to_bytes(), again);
+            let again = |bytes: &[u8]| Decided::from_bytes(bytes).ok().map(|decided| decided.to_bytes());
+            let decided = Decided { command: command.clone(), ..Decided::example(draw) };
+            formats.bytes(&name, &decided.to_bytes(), again);
         }
     }
     formats.record::<Snapshot>("Snapshot");

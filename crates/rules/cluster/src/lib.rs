@@ -25,9 +25,9 @@ mod view;
 
 pub use capacity::{Effective, effective};
 pub use command::{
-    Command, DropNode, DropPool, DropTarget, EndSession, MoveTargets, Node, PlaceShards, Placed, Pool,
-    Removed, Restored, Session, SessionEnd, SetClass, SetConsistency, SetIndex, SetNode, SetOffline, SetPool,
-    SetSession, SetShards, SetTarget, Started, Target,
+    Command, DECIDED_LEVEL, Decided, DropNode, DropPool, DropTarget, EndSession, MoveTargets, Node,
+    PlaceShards, Placed, Pool, Removed, Restored, Session, SessionEnd, SetClass, SetConsistency, SetIndex,
+    SetNode, SetOffline, SetPool, SetSession, SetShards, SetTarget, Started, Target,
 };
 pub use registry::{Answer, Config, Input, Output, Peer, Registry};
 pub use state::{DEFAULT_POOL, Start, State};

@@ -68,7 +68,6 @@ impl Registry {
         }
         if m.service == ServiceKind::Metad {
             self.place_shards(out);
-            self.vouched = true;
         }
         if m.restored
             && let Some(pulse) = self.nodes.get_mut(&id)
@@ -125,12 +124,10 @@ impl Registry {
         if m.incarnation > node.incarnation {
             return unknown(format!("this life of {} is not registered", node.alias));
         }
-        let service = node.service;
         if let Some(mark) = missing(node.mark, m.mark) {
             out.notes.push(format!("{} (node {}): its newest directory is known again", node.alias, node.id));
             self.commit(SetNode { node: Node { mark, ..node.clone() } }, out);
         }
-        self.vouched |= service == ServiceKind::Metad;
         self.shards_are_formatted(m.node, &m.formatted, out);
         for report in &m.targets {
             self.hear_target(m.node, report, out);

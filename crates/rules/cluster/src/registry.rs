@@ -151,8 +151,6 @@ pub struct Registry {
     pub(crate) target_changes: u64,
     /// Reports came since the classes were computed.
     pub(crate) unclassified: bool,
-    /// A metadata server was heard since the start: it would have said that it knows a newer registry.
-    pub(crate) vouched: bool,
     /// When log indexes were last written down.
     pub(crate) indexes_at: Millis,
     /// Seconds since 1970, as the hands said last: for people only.
@@ -190,7 +188,6 @@ impl Registry {
             listed: BTreeMap::new(),
             target_changes: 0,
             unclassified: false,
-            vouched: false,
             indexes_at: now,
             state,
             clock: 0,

@@ -6,6 +6,7 @@ use crate::registry::{Answer, Output, Peer, Registry, SessionPulse};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use skep_types::Reachability;
 use skep_types::{ClientId, Encode, Errno, FenceEpoch, Incarnation, Millis, ServiceKind, Uuid};
 use skep_wire::mgmt::{CloseSession, Evict, FencesReply, OpenSession, OpenSessionReply, RenewSession};
 use skep_wire::{Empty, Refusal, Status};
@@ -83,13 +84,20 @@ impl Registry {
     }
 
     /// Ids of sessions are given, and sessions are said to have ended, only when it is sure that this is not an older
-    /// registry: a metadata server would have said so. Where there is none, there is nobody to protect.
+    /// registry: a metadata server would have said so. One of them may have been away in the time that the registry has
+    /// lost, so all are waited for that do not count as away already, and one at least.
     fn require_vouched(&self) -> Result<(), Refusal> {
-        let is_metad = |node: &Node| node.service == ServiceKind::Metad;
-        if self.vouched || !self.state.nodes.values().any(is_metad) {
-            return Ok(());
-        }
-        let text = "mgmtd was just started and has heard no metadata server yet; is one running?";
+        let metads = || self.state.nodes.values().filter(|node| node.service == ServiceKind::Metad);
+        let pulse = |node: &&Node| self.nodes.get(&node.id);
+        let was_heard = |node: &&Node| pulse(node).is_some_and(|pulse| pulse.seen);
+        let is_awaited = |node: &&Node| {
+            !was_heard(node) && pulse(node).is_some_and(|p| p.reachability == Reachability::Online)
+        };
+        let awaited = metads()
+            .find(is_awaited)
+            .or_else(|| metads().next().filter(|_| !metads().any(|n| was_heard(&n))));
+        let Some(node) = awaited else { return Ok(()) };
+        let text = format!("mgmtd was just started and has not heard {} yet; is it running?", node.alias);
         Err(Refusal::with(Status::NOT_READY, text))
     }
 

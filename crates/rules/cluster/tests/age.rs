@@ -275,6 +275,34 @@ fn an_older_registry_is_found_out() {
     c.replayed();
 }
 
+/// Goal: of several metadata servers it is not enough that one knows no newer registry: another one may. One that stays
+/// away is waited for only as long as it may be there.
+#[test]
+fn all_metadata_servers_vouch() {
+    let mut c = Cluster::new();
+    begin(&mut c, 1);
+    for uuid in [1, 2] {
+        life(&mut c, (uuid, METAD), (0, 10), 0).unwrap();
+    }
+    let open =
+        OpenSession { uuid: Uuid([3; 16]), host: "h".into(), mount: "/m".into(), machine: Uuid([1; 16]) };
+    for comes in [true, false] {
+        c.restart();
+        begin(&mut c, 2 + u64::from(comes));
+        let refused = c.ask(0, open.clone()).unwrap_err();
+        assert_eq!(refused.status, Status::NOT_READY);
+        c.ask(0, heartbeat(1, 10)).unwrap();
+        let refused = c.ask(0, open.clone()).unwrap_err();
+        assert!(refused.status == Status::NOT_READY && refused.detail.contains("metad-2"), "{refused}");
+        if comes {
+            c.ask(0, heartbeat(2, 10)).unwrap();
+        } else {
+            c.pass(CONFIG.probably_offline_ms);
+        }
+        c.ask(0, open.clone()).unwrap();
+    }
+}
+
 fn begin(c: &mut Cluster, start: u64) {
     let mut out = Output::default();
     c.registry.begin(start, &mut out);

@@ -36,6 +36,8 @@ pub const LOOPBACK: u64 = 1 << 63;
 pub struct Group<S: Store> {
     host: Host<S>,
     shards: BTreeMap<ShardId, Shard>,
+    /// Shards whose being here mgmtd has to confirm.
+    unconfirmed: BTreeSet<ShardId>,
     /// When each shard has something to do.
     deadlines: BTreeSet<(Millis, ShardId)>,
     /// Shards that can go on with something at once.
@@ -143,6 +145,11 @@ impl<S: Store> Group<S> {
         } else {
             self.busy.remove(&shard);
         }
+        if place.awaits_word() || place.is_moving() {
+            self.unconfirmed.insert(shard);
+        } else {
+            self.unconfirmed.remove(&shard);
+        }
         let (old, new) = place.renew_load();
         self.host.load.change(old, new);
         if let Some((old, new)) = place.renew_deadline(self.host.holds_chores) {
@@ -163,8 +170,14 @@ impl<S: Store> Group<S> {
 
     fn request(&mut self, request: Request) -> Result<(), StoreError> {
         let id = request.call.shard;
-        if let MetaRequest::FetchRows(m) = &request.message {
-            return self.give_rows(&request, m);
+        match &request.message {
+            MetaRequest::FetchRows(m) => return self.give_rows(&request, m),
+            MetaRequest::GroupStats(_) => {
+                let reply = StatsReply { counters: self.host.counters.list(&self.gauges()) };
+                self.host.reply(request.reply_to, ShardStamp::default(), Ok(reply.to_bytes()));
+                return Ok(());
+            }
+            _ => {}
         }
         let Some(shard) = self.shards.get_mut(&id) else {
             let refusal = self.host.not_here(&request);
@@ -172,13 +185,6 @@ impl<S: Store> Group<S> {
             return Ok(());
         };
         match &request.message {
-            MetaRequest::ShardStats(_) => {
-                let admitted = shard.admit(&mut self.host, &request);
-                let stamp = shard.stamp_in_service(&self.host);
-                let reply = StatsReply { counters: self.host.counters.list(&self.gauges()) };
-                self.host.reply(request.reply_to, stamp, admitted.map(|()| reply.to_bytes()));
-                Ok(())
-            }
             MetaRequest::AskHistory(m) => {
                 let admitted = shard.admit(&mut self.host, &request);
                 let (stamp, holds) = (shard.stamp_in_service(&self.host), shard.holds(m.term, m.index));

@@ -86,7 +86,7 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         | MetaRequest::AskOutcome(_)
         | MetaRequest::FetchRows(_)
         | MetaRequest::AskHistory(_)
-        | MetaRequest::ShardStats(_) => {
+        | MetaRequest::GroupStats(_) => {
             Err(Refusal::with(Status::MALFORMED, "the server answers this itself").into())
         }
     }
@@ -119,7 +119,7 @@ pub fn changes(request: &MetaRequest) -> bool {
         | MetaRequest::Events(_)
         | MetaRequest::ReserveEnd(_)
         | MetaRequest::SealExtent(_)
-        | MetaRequest::ShardStats(_)
+        | MetaRequest::GroupStats(_)
         | MetaRequest::AskOutcome(_)
         | MetaRequest::FetchRows(_)
         | MetaRequest::AskHistory(_)

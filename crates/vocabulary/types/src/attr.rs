@@ -94,8 +94,18 @@ record! {
         pub cuts: u64,
         /// How often the change time of the content was set to a given one.
         pub time_sets: u64,
-        /// That time is the given one: nothing was written since.
-        pub mtime_given: bool,
+        /// [`Attr::MTIME_GIVEN`]; other bits are those of later releases, and are passed over.
+        pub flags: u32,
+    }
+}
+
+impl Attr {
+    /// The change time is a given one: nothing was written since.
+    pub const MTIME_GIVEN: u32 = 1;
+
+    /// Is the change time a given one?
+    pub fn is_mtime_given(&self) -> bool {
+        self.flags & Self::MTIME_GIVEN != 0
     }
 }
 

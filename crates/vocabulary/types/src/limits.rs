@@ -3,7 +3,7 @@
 
 /// Name of the formats of state directories, targets and logs: a directory of another one is refused. Releases before
 /// 0.1 carry the number of their development; what they wrote is not opened by later ones.
-pub const FORMAT: &str = "dev-8";
+pub const FORMAT: &str = "dev-9";
 /// Longest name of a directory entry, in bytes.
 pub const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link.

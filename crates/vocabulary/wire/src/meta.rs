@@ -12,6 +12,7 @@ mod found_chunk;
 mod get_attr;
 mod get_lock;
 mod get_xattr;
+mod group_stats;
 mod grow;
 mod inspect;
 mod link;
@@ -37,7 +38,6 @@ mod set_lock;
 mod set_policy;
 mod set_xattr;
 mod shape;
-mod shard_stats;
 mod switch;
 mod sync;
 mod travel;
@@ -57,6 +57,7 @@ pub use found_chunk::FoundChunk;
 pub use get_attr::GetAttr;
 pub use get_lock::{GetLock, GetLockReply};
 pub use get_xattr::GetXattr;
+pub use group_stats::GroupStats;
 pub use grow::Grow;
 pub use inspect::Inspect;
 pub use link::Link;
@@ -87,7 +88,6 @@ pub use shape::{
     Closed, Counter, GrowReply, InlineCopy, InspectReply, NewDir, OpenMode, OpenSession, Reclaimed,
     ShardCall, ShardStamp, StatsReply,
 };
-pub use shard_stats::ShardStats;
 pub use switch::Switch;
 pub use sync::Sync;
 pub use travel::{AskHistory, AskHistoryReply, FetchRows, RowsReply};
@@ -100,5 +100,5 @@ pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome, FetchRows, AskHistory }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, GroupStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome, FetchRows, AskHistory }
 }

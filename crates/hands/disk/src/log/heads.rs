@@ -14,6 +14,8 @@ pub(super) enum Step {
     Strange,
     /// Its bytes are no list of heads.
     Rubbish,
+    /// A later release wrote it.
+    Later,
 }
 
 /// Entries of a shard from `index` on that lie before `seq` do not count any more: one of a later term took their place.
@@ -162,7 +164,11 @@ impl Heads {
 
     /// Takes a record that was read from a segment.
     pub(super) fn take(&mut self, seq: LogSeq, view: &View<'_>) -> Step {
-        let Kind::Entry(kind) = view.kind else { return Step::Strange };
+        let kind = match view.kind {
+            Kind::Entry(kind) => kind,
+            Kind::State => return Step::Strange,
+            Kind::Later(..) => return Step::Later,
+        };
         let of = Head { shard: view.shard, term: view.term, index: view.index };
         let step = self.stage(seq, kind, of, view.bytes);
         match step {

@@ -5,8 +5,8 @@
 //!  4 u32 crc32c    of the segment's salt, the length and everything behind this field
 //!  8 u64 term      of the shard
 //! 16 u64 index     of the shard
-//! 24 u8  kind      1 command, 2 terms, 3 state, 5 moves; 4 is kept for changes of a shard's members
-//! 25 u8  flags     0
+//! 24 u8  kind      1 command, 2 terms, 3 state, 5 moves, 6 rows; 4 is kept for changes of a shard's members
+//! 25 u8  flags     0; others are for later releases
 //! 26 u16 shard
 //! 28 u32 durable   low half of the sequence number up to which the log was durable when it was written
 //! 32     bytes, then zeros to a multiple of 8
@@ -31,26 +31,30 @@ pub(super) enum Kind {
     Entry(EntryKind),
     /// The first of every segment, without a sequence number: the heads of all shards before the segment.
     State,
+    /// What a later release wrote: its kind and flags.
+    Later(u8, u8),
 }
 
 const STATE: u8 = 3;
 
 impl Kind {
-    fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
+    fn from_bytes(kind: u8, flags: u8) -> Self {
+        match kind {
+            _ if flags != 0 => Self::Later(kind, flags),
             1 => Self::Entry(EntryKind::Command),
             2 => Self::Entry(EntryKind::Terms),
             STATE => Self::State,
             5 => Self::Entry(EntryKind::Moves),
             6 => Self::Entry(EntryKind::Rows),
-            _ => return None,
-        })
+            _ => Self::Later(kind, flags),
+        }
     }
 
     fn to_byte(self) -> u8 {
         match self {
             Self::Entry(kind) => kind as u8,
             Self::State => STATE,
+            Self::Later(kind, _) => kind,
         }
     }
 }
@@ -102,6 +106,17 @@ pub(super) fn encode_state(out: &mut Vec<u8>, salt: u32, heads: &[Head], durable
     frame(out, salt, Kind::State, nobody, durable, |out| heads.to_vec().encode(out));
 }
 
+/// As a later release might: of another kind, with other flags.
+#[cfg(test)]
+pub(super) fn encode_as(out: &mut Vec<u8>, salt: u32, record: &Record, (kind, flags): (u8, u8)) {
+    let start = out.len();
+    encode(out, salt, record, LogSeq(0));
+    out[start + 24..start + 26].copy_from_slice(&[kind, flags]);
+    let length = u32_at(out, start) as usize;
+    let crc = checksum(salt, &out[start..start + length]);
+    out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+}
+
 fn frame(
     out: &mut Vec<u8>,
     salt: u32,
@@ -149,13 +164,12 @@ pub(super) fn decode(bytes: &[u8], salt: u32, first: LogSeq) -> Option<View<'_>>
     if !(HEADER..=HEADER + PAYLOAD_MAX).contains(&length) || length > bytes.len() {
         return None;
     }
-    let kind = Kind::from_byte(bytes[24])?;
     let bytes = &bytes[..length];
     if checksum(salt, bytes) != u32_at(bytes, 4) {
         return None;
     }
     Some(View {
-        kind,
+        kind: Kind::from_bytes(bytes[24], bytes[25]),
         shard: ShardId((u32_at(bytes, 24) >> 16) as u16),
         term: Term(u64_at(bytes, 8)),
         index: LogIndex(u64_at(bytes, 16)),
@@ -182,9 +196,10 @@ fn again(bytes: &[u8]) -> Option<Vec<u8>> {
     bytes[4..8].copy_from_slice(&crc.to_le_bytes());
     let view = decode(&bytes, 0, LogSeq(1))?;
     let mut out = Vec::new();
-    match view.to_record(LogSeq(1)) {
-        Some(record) => encode(&mut out, 0, &record, view.durable),
-        None => encode_state(&mut out, 0, &Vec::from_bytes(view.bytes).ok()?, view.durable),
+    match (view.kind, view.to_record(LogSeq(1))) {
+        (Kind::Entry(_), Some(record)) => encode(&mut out, 0, &record, view.durable),
+        (Kind::State, _) => encode_state(&mut out, 0, &Vec::from_bytes(view.bytes).ok()?, view.durable),
+        _ => return None,
     }
     Some(out)
 }
@@ -264,7 +279,7 @@ mod tests {
             }
             let length = u32::from(bytes[0]);
             bytes[..4].copy_from_slice(&length.to_le_bytes());
-            bytes[24] %= 6;
+            bytes[24] %= 8;
             assert!(decode(&bytes, 1, FIRST).is_none());
         }
     }

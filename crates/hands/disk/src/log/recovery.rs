@@ -132,8 +132,14 @@ impl Walk<'_> {
         let Header { first, cluster, .. } = header;
         let salt = segment::salt(cluster, first);
         let state = bytes.get(segment::HEADER..).and_then(|rest| record::decode(rest, salt, first));
-        let Some(state) = state.filter(|view| view.kind == Kind::State) else { return Ok(None) };
         let (path, file) = (self.found[at].path.clone(), self.found[at].file.clone());
+        let state = match state {
+            Some(state) if state.kind == Kind::State => state,
+            Some(View { kind: kind @ Kind::Later(..), .. }) => {
+                return Err(later(&path, segment::HEADER, kind));
+            }
+            _ => return Ok(None),
+        };
         let Some(heads) = Heads::from_state(state.bytes) else {
             return Err(rubbish(&path, segment::HEADER));
         };
@@ -159,8 +165,9 @@ impl Walk<'_> {
         while let Some(view) = next(end) {
             match self.image.heads.take(self.next(), &view) {
                 Step::Taken => {}
-                Step::Strange => break,
+                Step::Strange => return Err(strange(&segment.path, end, &view)),
                 Step::Rubbish => return Err(rubbish(&segment.path, end)),
+                Step::Later => return Err(later(&segment.path, end, view.kind)),
             }
             segment.offsets.push(end as u32);
             end += View::size(&view);
@@ -229,6 +236,27 @@ impl Walk<'_> {
         self.image.recovered.dropped_tail_bytes = dropped;
         Ok(())
     }
+}
+
+/// As [`rubbish`]: no power cut leaves a hole in the count of a shard's records and what was written behind it.
+fn strange(path: &Path, at: usize, view: &View<'_>) -> LogError {
+    let View { shard, term, index, .. } = view;
+    LogError::corrupt(
+        path,
+        format_args!(
+            "the record at byte {at} is whole, but does not follow those before it (record {index} of term {term} of \
+             shard {shard}); are these the segments of one server?"
+        ),
+    )
+}
+
+/// Not cut off as a torn end is: it may have been acknowledged.
+fn later(path: &Path, at: usize, kind: Kind) -> LogError {
+    LogError::Corrupt(format!(
+        "{}: the record at byte {at} is of a kind that this release does not know ({kind:?}): a later release wrote \
+         it; start that one. Nothing was changed",
+        path.display()
+    ))
 }
 
 /// No power cut makes such bytes: their checksum holds, so they were written like this.

@@ -6,8 +6,8 @@ use skep_base::access::Cluster;
 use skep_base::namespace::Names;
 use skep_base::output::{ago, human};
 use skep_base::{Failure, Outcome};
-use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind};
-use skep_wire::meta::ShardStats;
+use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind, ShardId};
+use skep_wire::meta::GroupStats;
 use skep_wire::mgmt::{EvictionStatus, NodeEntry, SessionStatus, ShardState, StatusReply, TargetEntry};
 use skep_wire::storage::TargetStats;
 use std::thread::ScopedJoinHandle;
@@ -61,7 +61,7 @@ fn node_checks(
     until: Instant,
     more: More<'_>,
 ) -> Vec<Check> {
-    let answer = ping(cluster, status, node, left(until).min(ANSWER_LIMIT));
+    let answer = ping(cluster, node, left(until).min(ANSWER_LIMIT));
     let mut checks: Vec<Check> =
         answer.as_ref().ok().and_then(|lost| lost_check(node, *lost)).into_iter().collect();
     if answer.is_ok() {
@@ -72,16 +72,16 @@ fn node_checks(
 }
 
 /// Asks one daemon directly: mgmtd may hear a node that clients cannot reach.
-fn ping(cluster: &Cluster, status: &StatusReply, node: &NodeEntry, limit: Duration) -> Outcome<Lost> {
+fn ping(cluster: &Cluster, node: &NodeEntry, limit: Duration) -> Outcome<Lost> {
     let mut link = cluster.node(node);
     link.limit = limit;
     match node.service {
         ServiceKind::Mgmtd => Ok(Lost::default()),
         ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| Lost::default()),
         ServiceKind::Metad => {
-            let led = status.shards.iter().find(|shard| shard.is_led_by(node.node));
-            let shard = led.map(|led| led.shard).unwrap_or_default();
-            let stats = link.ask_shard(shard, &ShardStats {}).map_err(|e| Failure::call(&node.alias, &e))?;
+            let stats = link
+                .ask_shard(ShardId::default(), &GroupStats {})
+                .map_err(|e| Failure::call(&node.alias, &e))?;
             let count = |name: &str| stats.counters.iter().find(|c| c.name == name).map_or(0, |c| c.value);
             Ok(Lost { chunk_files: count("lost_chunk_files"), example: count("lost_chunk_file_of") })
         }

@@ -12,8 +12,8 @@ use skep_base::access::{AccessArgs, Cluster};
 use skep_base::output::{self, OutputArgs, Row};
 use skep_base::units::Period;
 use skep_base::{Failure, Outcome};
-use skep_types::ServiceKind;
-use skep_wire::meta::ShardStats;
+use skep_types::{ServiceKind, ShardId};
+use skep_wire::meta::GroupStats;
 use skep_wire::mgmt::{NodeEntry, StatusReply};
 use skep_wire::storage::{TargetStat, TargetStats};
 use std::io::Write;
@@ -97,9 +97,7 @@ fn ask(cluster: &Cluster, status: &StatusReply, node: &NodeEntry) -> Outcome<Vec
             Ok(stats.targets.iter().flat_map(|stat| target_rows(node, status, stat)).collect())
         }
         ServiceKind::Metad => {
-            let led = status.shards.iter().find(|shard| shard.is_led_by(node.node));
-            let Some(led) = led else { return Ok(Vec::new()) };
-            let stats = link.ask_shard(led.shard, &ShardStats {});
+            let stats = link.ask_shard(ShardId::default(), &GroupStats {});
             let stats = stats.map_err(|e| Failure::call(&node.alias, &e))?;
             let row = |counter: skep_wire::meta::Counter| CounterRow {
                 node: node.alias.clone(),

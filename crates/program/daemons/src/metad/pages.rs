@@ -2,12 +2,11 @@
 
 use skep_base::caller::{Caller, hello};
 use skep_base::http::Pages;
-use skep_base::metrics::{Exposition, Gauge, Kind, MGMTD, Serving};
+use skep_base::metrics::{Exposition, Kind, MGMTD, Serving};
 use skep_net::{Endpoint, Keyring};
-use skep_types::{Role, ShardId};
-use skep_wire::meta::{Counter, MetaRequest, ShardCall, ShardStats, StatsReply};
+use skep_types::Role;
+use skep_wire::meta::{Counter, GroupStats, MetaRequest, ShardCall, StatsReply};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The loop answers within this time, or is stuck.
@@ -17,27 +16,13 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 pub struct Counts {
     /// Requests, connections, log.
     pub serving: Serving,
-    /// Shards that it serves.
-    pub shards: Gauge,
-    /// One of them, plus one; 0: none.
-    shard: AtomicU32,
 }
 
 impl Counts {
     /// From nothing.
     pub fn new() -> Arc<Self> {
         let serving = Serving::new(MetaRequest::KINDS);
-        Arc::new(Self { serving, shards: Gauge::default(), shard: AtomicU32::new(0) })
-    }
-
-    /// The daemon serves these shards from now on.
-    pub fn serves(&self, shards: impl Iterator<Item = ShardId>) {
-        let mut count = 0;
-        for shard in shards {
-            self.shard.store(u32::from(shard.0) + 1, Relaxed);
-            count += 1;
-        }
-        self.shards.set(count);
+        Arc::new(Self { serving })
     }
 
     /// What the rules cannot know, for `skep stats`.
@@ -70,11 +55,8 @@ pub struct MetadPages {
 
 impl MetadPages {
     fn stats(&self) -> Result<StatsReply, String> {
-        let shard = self.counts.shard.load(Relaxed).checked_sub(1).ok_or("no shard is served yet")?;
-        let shard = ShardId(u16::try_from(shard).map_err(|e| e.to_string())?);
         let mut caller = Caller::new(self.keyring.clone(), self.own.clone(), hello(Role::Admin));
-        let call = ShardCall { shard, ..ShardCall::default() };
-        let answer = caller.call_shard(call, &ShardStats {}, Instant::now() + ANSWER_LIMIT);
+        let answer = caller.call_shard(ShardCall::default(), &GroupStats {}, Instant::now() + ANSWER_LIMIT);
         answer.map(|(_, stats)| stats).map_err(|e| e.to_string())
     }
 }
@@ -87,8 +69,6 @@ impl Pages for MetadPages {
     fn metrics(&self, out: &mut Exposition) {
         self.counts.serving.expose("metad", out);
         MGMTD.expose("metad", out);
-        out.family("skep_metad_shards", Kind::Gauge, "Shards that it serves.")
-            .value(&[], self.counts.shards.get());
         let stats = self.stats();
         out.family("skep_metad_up", Kind::Gauge, "Does its loop answer?").value(&[], u8::from(stats.is_ok()));
         rules(&stats.unwrap_or_else(|_| StatsReply { counters: Vec::new() }), out);
@@ -127,7 +107,6 @@ mod tests {
     #[test]
     fn rules_are_shown() {
         let counts = Counts::new();
-        counts.serves([ShardId(3), ShardId(9)].into_iter());
         counts.serving.requests.answered(MetaRequest::KINDS[0].0, Duration::from_micros(7), false);
         let counter = |name: &str, value| Counter { name: name.to_owned(), value };
         let mut stats =

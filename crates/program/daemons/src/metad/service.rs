@@ -10,17 +10,15 @@ use skep_disk::rows::RowStore;
 use skep_disk::shards::Shards;
 use skep_instruments::{Instruments, is_instrument};
 use skep_meta::{Group, Input, PeerIdentity, Request};
-use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now};
-use skep_types::{
-    ClientId, Decode, Encode, FenceEpoch, Incarnation, Millis, Reader, Role, ServiceKind, Timestamp,
-};
+use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now, wall};
+use skep_types::{ClientId, Decode, Encode, FenceEpoch, Incarnation, Millis, Reader, Role, ServiceKind};
 use skep_wire::Message;
-use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp, ShardStats, StatsReply};
+use skep_wire::meta::{GroupStats, MetaRequest, ShardCall, ShardStamp, StatsReply};
 use skep_wire::mgmt::RegisterNodeReply;
 use skep_wire::{Flags, Header, Hello, Refusal, Status, Welcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// What the daemon knows of itself.
 pub struct Who {
@@ -202,7 +200,7 @@ impl Metad {
             reply.stamp.encode(&mut self.answer);
             let mut answer = header.reply();
             match reply.result {
-                Ok(bytes) if header.kind == ShardStats::KIND => {
+                Ok(bytes) if header.kind == GroupStats::KIND => {
                     self.answer.extend_from_slice(&with_counts(bytes.to_vec(), &self.counts));
                 }
                 Ok(bytes) => self.answer.extend_from_slice(&bytes),
@@ -228,7 +226,6 @@ impl Metad {
 
     fn tell_ready(&mut self) {
         if self.readiness.is_some() && self.rules().is_ready() {
-            self.counts.serves(self.rules().shards());
             let detail = format!("{} serves {} shards", self.who.place.alias, self.rules().shards().count());
             if let Some(readiness) = self.readiness.take() {
                 readiness.ready(&detail);
@@ -374,10 +371,4 @@ fn with_counts(bytes: Vec<u8>, counts: &Counts) -> Vec<u8> {
         }
         Err(_) => bytes,
     }
-}
-
-/// The time that files carry.
-fn wall() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
 }

@@ -4,7 +4,7 @@
 
 use super::identity::{IDENTITY_FILE, Identity};
 use super::snapshot::Snapshot;
-use skep_cluster::{Command, State};
+use skep_cluster::{Command, DECIDED_LEVEL, Decided, State};
 use skep_disk::disk::{DirLock, Disk, DiskError};
 use skep_disk::log::{CommandLog, EntryKind, Head, LogError, LogOptions, Record, Syncer};
 use skep_types::{Decode, Encode, LogIndex, LogSeq, NamesKey, ShardId, Term, Uuid};
@@ -142,10 +142,11 @@ impl Journal {
     /// Makes the changes durable. [`LogError::Full`]: nothing was written, all goes on. Any other
     /// error: the disk failed, nothing can be acknowledged any more.
     pub fn commit(&mut self, commands: &[Command]) -> Result<(), LogError> {
-        let next = self.next();
+        let (next, at) = (self.next(), skep_net::wall());
         let record = |(n, command): (u64, &Command)| {
             let head = Head { index: LogIndex(next.index.0 + n), ..next };
-            Record::command(LogSeq(head.index.0), head, command.to_bytes())
+            let decided = Decided { level: DECIDED_LEVEL, at, command: command.clone() };
+            Record::command(LogSeq(head.index.0), head, decided.to_bytes())
         };
         let records: Vec<_> = (0..).zip(commands).map(record).collect();
         self.append(&records)
@@ -180,17 +181,24 @@ impl Journal {
                 if record.kind != EntryKind::Command {
                     continue;
                 }
-                let command = Command::from_bytes(&record.bytes).map_err(|e| {
-                    JournalError(format!(
-                        "{}: entry {at} of the log cannot be read ({e}); was it written by a later release? \
-                         Start that one",
-                        self.dir.display()
-                    ))
-                })?;
-                state.apply(&command);
+                state.apply(&self.understood(at, &record.bytes)?);
             }
         }
         Ok(state)
+    }
+
+    fn understood(&self, at: LogIndex, bytes: &[u8]) -> Result<Command, JournalError> {
+        let fail = |why: String| {
+            let dir = self.dir.display();
+            JournalError(format!(
+                "{dir}: entry {at} of the log cannot be read ({why}); was it written by a later release? Start that one"
+            ))
+        };
+        let decided = Decided::from_bytes(bytes).map_err(|e| fail(e.to_string()))?;
+        if decided.level > DECIDED_LEVEL {
+            return Err(fail(format!("its level is {}, this release knows {DECIDED_LEVEL}", decided.level)));
+        }
+        Ok(decided.command)
     }
 
     /// Takes a snapshot when the log has grown enough; says whether it did.

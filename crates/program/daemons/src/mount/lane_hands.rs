@@ -17,7 +17,7 @@ use std::cell::{Cell as Local, RefCell};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// A node must take a connection within this time.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -233,8 +233,7 @@ impl LaneHands {
 
     /// See [`Port::wall`].
     pub fn wall(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+        skep_net::wall()
     }
 
     /// See [`Port::uuid`].

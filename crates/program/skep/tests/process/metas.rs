@@ -115,3 +115,16 @@ fn one_that_is_away_stops_only_its_own() {
     assert_eq!(fs::read(file(own[1])).unwrap(), b"later");
     assert_eq!(fs::read(file(own[0])).unwrap(), b"before");
 }
+
+/// Goal: groups to which no shard fell are healthy, and tell their counters as the others do.
+#[test]
+fn groups_without_shards_are_healthy() {
+    let cluster = start(Plan { shards: 4, ..spread() });
+    patiently("health finds nothing", || {
+        cluster.run(cluster.admin_words(["health"])).unwrap().status.success()
+    })
+    .unwrap();
+    let stats = cluster.admin(["stats", "--output", "json"]).unwrap().replace([' ', '\n'], "");
+    assert_eq!(stats.matches("\"counter\":\"shards\"").count(), (METAS * GROUPS) as usize, "{stats}");
+    assert_eq!(stats.matches("\"counter\":\"shards\",\"value\":0").count(), 2, "{stats}");
+}

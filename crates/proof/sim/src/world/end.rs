@@ -6,7 +6,7 @@ use crate::queue::Event;
 use skep_meta::store::{Batch, MemoryStore, Store, StoreError};
 use skep_meta::{Input, PeerIdentity, Request};
 use skep_types::{ChunkId, ClientId, Decode, FenceEpoch, Incarnation, Ino, LogSeq, NodeId, Role, TargetId};
-use skep_wire::meta::{MetaRequest, ShardCall, ShardStats, StatsReply};
+use skep_wire::meta::{GroupStats, MetaRequest, ShardCall, StatsReply};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -149,7 +149,7 @@ impl World {
             },
             epoch: FenceEpoch(0),
             call: ShardCall { shard, ..ShardCall::default() },
-            message: MetaRequest::ShardStats(ShardStats {}),
+            message: MetaRequest::GroupStats(GroupStats {}),
         };
         let out = self.metads[at].step(Input::Request(request), &mut self.hub.borrow_mut());
         let replies = out.map(|out| out.replies).unwrap_or_default();

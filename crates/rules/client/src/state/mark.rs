@@ -162,8 +162,8 @@ impl Inode {
         attr.ctime = attr.ctime.max(self.wrote_last);
         if let Some(mark) = &self.mark {
             attr.size = attr.size.max(mark.size);
-            let given_since = attr.mtime_given && mark.time_sets < attr.time_sets;
-            if !given_since && (attr.mtime_given || mark.mtime > attr.mtime) {
+            let given_since = attr.is_mtime_given() && mark.time_sets < attr.time_sets;
+            if !given_since && (attr.is_mtime_given() || mark.mtime > attr.mtime) {
                 attr.mtime = mark.mtime;
             }
             attr.blocks = attr.blocks.max(self.blocks.values().sum());
@@ -234,7 +234,7 @@ mod tests {
         let given = |secs, time_sets| Attr {
             mtime: Timestamp { secs, nanos: 0 },
             time_sets,
-            mtime_given: true,
+            flags: Attr::MTIME_GIVEN,
             ..attr(9, 2, 0)
         };
         for secs in [5, 50] {
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(inode.with_mark(given(50, 2)).mtime.secs, 50, "given once more");
         inode.truncating = 1;
         inode.truncated();
-        let shown = inode.with_mark(Attr { mtime_given: false, ..given(5, 2) });
+        let shown = inode.with_mark(Attr { flags: 0, ..given(5, 2) });
         assert_eq!((shown.mtime.secs, shown.ctime), (5, TIME), "what was written is cut off, and was seen");
     }
 }

@@ -31,7 +31,7 @@ pub fn attr(ino: u64, change: u64, size: u64) -> Attr {
         generation: Generation(0),
         cuts: 1,
         time_sets: 0,
-        mtime_given: false,
+        flags: 0,
     }
 }
 

@@ -215,7 +215,7 @@ impl Shard {
                 if let Some(SetTime::At(time)) = m.set.mtime {
                     file.attr.mtime = time;
                     file.attr.time_sets += 1;
-                    file.attr.mtime_given = true;
+                    file.attr.flags |= Attr::MTIME_GIVEN;
                 }
                 file.attr.change += u64::from(m.set.size.is_none());
                 self.attr_reply(m.ino)
@@ -346,9 +346,9 @@ impl Shard {
             return Err(Status::STALE_SIZE.into());
         }
         file.attr.size = file.attr.size.max(m.size);
-        if !file.attr.mtime_given || m.time_sets >= file.attr.time_sets {
+        if !file.attr.is_mtime_given() || m.time_sets >= file.attr.time_sets {
             file.attr.mtime = m.mtime;
-            file.attr.mtime_given = false;
+            file.attr.flags &= !Attr::MTIME_GIVEN;
         }
         file.attr.blocks = m.blocks.unwrap_or(file.attr.blocks);
         file.attr.change += 1;
@@ -360,7 +360,7 @@ impl Shard {
         file.attr.change += 1;
         file.attr.cuts += 1;
         file.attr.mtime = Timestamp { secs: 1, nanos: 0 };
-        file.attr.mtime_given = false;
+        file.attr.flags &= !Attr::MTIME_GIVEN;
         if file.layout.is_inline() {
             file.inline.truncate(size as usize);
             file.version += 1;

@@ -87,7 +87,7 @@ impl<S: Store> Group<S> {
     pub fn formatted(&self) -> Vec<ShardAt> {
         let is_made = |shard: &&Shard| (shard.awaits_word() && shard.is_formatted()) || self.has_come(shard);
         let at = |shard: &Shard| ShardAt { shard: shard.id, epoch: self.host.shard_epoch(shard.id) };
-        self.shards.values().filter(is_made).map(at).collect()
+        self.unconfirmed.iter().filter_map(|shard| self.shards.get(shard)).filter(is_made).map(at).collect()
     }
 
     /// The map gives this server a shard: it is made when it is new and there are no rows of it.

@@ -22,6 +22,7 @@ impl<S: Store> Group<S> {
             shards: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             busy: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
             resumed: ShardId(0),
             ticked: ShardId(0),
             travels: Travels::default(),

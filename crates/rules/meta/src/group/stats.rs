@@ -49,7 +49,7 @@ impl Counters {
 }
 
 impl<S: Store> Group<S> {
-    /// Values of the moment, for `ShardStats`.
+    /// Values of the moment, for `GroupStats`.
     pub(crate) fn gauges(&self) -> Vec<(&'static str, u64)> {
         let mut sums: BTreeMap<&'static str, u64> = BTreeMap::new();
         for (name, value) in self.shards.values().flat_map(|shard| shard.gauges(self.host.now)) {
@@ -58,6 +58,7 @@ impl<S: Store> Group<S> {
         let example =
             self.shards.values().map(|shard| shard.lost_example(self.host.now)).find(|ino| *ino != 0);
         sums.extend([
+            ("shards", self.shards.values().filter(|shard| shard.leads()).count() as u64),
             ("open_files", self.host.opens.all() as u64),
             ("sessions", self.host.sessions.living().count() as u64),
             ("errands", self.host.errands.len() as u64),

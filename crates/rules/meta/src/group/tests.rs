@@ -484,7 +484,7 @@ fn counters() {
     let mut bed = Bed::new();
     bed.create(ME, Ino::ROOT, "a");
     let _ = bed.lookup(Ino::ROOT, "b");
-    let list = bed.call(ME, ShardStats {}).unwrap().counters;
+    let list = bed.call(ME, GroupStats {}).unwrap().counters;
     let value = |text: &str| list.iter().find(|c| c.name == text).map(|c| c.value);
     assert_eq!((value("Create"), value("Lookup"), value("refused")), (Some(1), Some(1), Some(1)));
     assert!(list.windows(2).all(|pair| pair[0].name < pair[1].name));

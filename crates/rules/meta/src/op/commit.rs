@@ -167,7 +167,7 @@ mod tests {
             let attr = bed.call(ME, Commit { mtime, time_sets, ..commit(ino, &layout, 1, 1) }).unwrap().attr;
             assert!(attr.ctime >= ctime && attr.ctime.secs >= secs.min(now), "{ctime:?} {attr:?}");
             ctime = attr.ctime;
-            (attr.mtime.secs, attr.mtime_given)
+            (attr.mtime.secs, attr.is_mtime_given())
         };
         assert_eq!(told(&mut bed, now + 20, 0), (now + 20, false), "a clock that is ahead a little");
         assert_eq!(told(&mut bed, now + 10, 0), (now + 20, false));
@@ -178,7 +178,7 @@ mod tests {
             };
             let attr = bed.call(ME, ChangeAttr { ino, set }).unwrap().attr;
             let sets = attr.time_sets;
-            assert_eq!((attr.mtime.secs, attr.mtime_given), (given, true));
+            assert_eq!((attr.mtime.secs, attr.is_mtime_given()), (given, true));
             assert_eq!(told(&mut bed, now + 25, sets - 1), (given, true), "written before, told after");
             assert_eq!(told(&mut bed, after, sets), (after, false), "written after it was given");
         }

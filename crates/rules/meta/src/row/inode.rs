@@ -236,7 +236,7 @@ impl Inode {
             generation: self.layout.generation,
             cuts: self.cuts,
             time_sets: self.time_sets,
-            mtime_given: self.flags & MTIME_GIVEN != 0,
+            flags: if self.flags & MTIME_GIVEN != 0 { Attr::MTIME_GIVEN } else { 0 },
         }
     }
 }

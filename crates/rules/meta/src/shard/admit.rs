@@ -28,7 +28,6 @@ impl Shard {
             | MetaRequest::AskHistory(_) => role == Role::Server,
             // From a client it is a directory that was dealt to a shard: no frame of a client may hold it.
             MetaRequest::MakeDirOn(_) => role != Role::Server,
-            MetaRequest::ShardStats(_) => true,
             // Who has something open must have a session that can end.
             MetaRequest::Open(_)
             | MetaRequest::CreateTemp(_)

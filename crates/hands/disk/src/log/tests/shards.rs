@@ -375,9 +375,9 @@ fn a_state_that_does_not_fit_ends_the_log() {
     }
 }
 
-/// Goal: a record that is valid by itself but no continuation of its shard ends the log, and the heads with it.
+/// Goal: a record that is valid by itself but no continuation of its shard refuses the log: no power cut makes one.
 #[test]
-fn a_record_of_another_place_ends_the_log() {
+fn a_record_of_another_place_is_not_cut_off() {
     let disk = FaultDisk::new();
     let (mut log, _) = open(&disk);
     fill(&mut log, 1, 20);
@@ -387,6 +387,27 @@ fn a_record_of_another_place_ends_the_log() {
     vec![head(3, 2, 11), head(4, 1, 7)].encode(&mut bytes);
     let terms = Record { bytes, ..Record::terms(LogSeq(11), &[]) };
     let disk = forge(&disk, LogSeq(1), at, |out, salt| record::encode(out, salt, &terms, LogSeq(0)));
-    let (log, found) = reopen(disk).unwrap();
-    assert_eq!((found.last, log.heads()), (LogSeq(10), vec![head(3, 1, 10)]));
+    let error = reopen(disk).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("does not follow") && error.contains("restore"), "{error}");
+}
+
+/// Goal: what a later release wrote at the end of the log, durable or not, is not taken for a torn end: the log is
+/// refused, and the bytes stay. So an older release that is started by mistake loses nothing.
+#[test]
+fn a_record_of_a_later_release_refuses_the_log() {
+    for kind in [(4, 0), (7, 0), (255, 0), (1, 1)] {
+        let disk = FaultDisk::new();
+        let (mut log, _) = open(&disk);
+        fill(&mut log, 1, 20);
+        let at = log.offsets_for_tests(0)[10];
+        drop(log);
+        let command = Record::command(LogSeq(11), head(3, 1, 11), vec![7; 40]);
+        let forged = forge(&disk, LogSeq(1), at, |out, salt| record::encode_as(out, salt, &command, kind));
+        let disk: Arc<dyn Disk> = Arc::new(forged);
+        for _ in 0..2 {
+            let opened = CommandLog::open(disk.clone(), &dir(), options(SEGMENT_MIN));
+            let error = opened.map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("later release"), "{kind:?}: {error}");
+        }
+    }
 }

@@ -6,9 +6,10 @@ use skep_cluster::{
     SetTarget, Target,
 };
 use skep_disk::disk::{CrashMode, FaultDisk};
+use skep_types::limits::FORMAT;
 use skep_types::{
     Capacity, CapacityClass, Consistency, Incarnation, NamesKey, NodeId, PoolId, ServiceKind, ShardId,
-    TargetId,
+    TargetId, Timestamp,
 };
 use skep_wire::mgmt::CapacityLimits;
 
@@ -69,6 +70,19 @@ fn lives() -> Vec<Command> {
 fn commit(journal: &mut Journal, state: &mut State, command: Command) {
     journal.commit(std::slice::from_ref(&command)).unwrap();
     state.apply(&command);
+}
+
+/// Goal: a change of a later level is not applied as if it were one of this release.
+#[test]
+fn a_later_level_is_refused() {
+    let disk = FaultDisk::new();
+    let (mut journal, _) = open(&disk).unwrap();
+    let decided = Decided { level: DECIDED_LEVEL + 1, at: Timestamp::default(), command: node(1) };
+    let next = journal.next();
+    journal.append(&[Record::command(LogSeq(next.index.0), next, decided.to_bytes())]).unwrap();
+    drop(journal);
+    let error = open(&disk).err().unwrap().to_string();
+    assert!(error.contains("its level is 2") && error.contains("later release"), "{error}");
 }
 
 /// Goal: what was committed is there after a power cut at any moment, and the term rises with
@@ -216,7 +230,7 @@ fn strange_directories_are_refused() {
     assert!(text(&disk).contains("not empty"), "{}", text(&disk));
     let disk = formatted();
     disk.damage(&dir.join(IDENTITY_FILE), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replace("dev-8", "dev-7").into_bytes();
+        *bytes = String::from_utf8_lossy(bytes).replace(FORMAT, "dev-7").into_bytes();
     });
-    assert!(text(&disk).contains("opens \"dev-8\" only"));
+    assert!(text(&disk).contains(&format!("opens {FORMAT:?} only")));
 }

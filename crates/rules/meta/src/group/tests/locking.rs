@@ -207,7 +207,7 @@ fn sessions_take_their_locks_along() {
     let fences = bed.fences(&[2]);
     bed.step(Input::Fences(fences));
     assert_eq!(told(&mut bed, to).unwrap().events, became(&bed, 7, 0));
-    let stats = bed.admin(ShardStats {}).unwrap().counters;
+    let stats = bed.admin(GroupStats {}).unwrap().counters;
     let gauge = |name: &str| stats.iter().find(|counter| counter.name == name).unwrap().value;
     assert_eq!((gauge("locks"), gauge("lock_waits")), (1, 0));
 }

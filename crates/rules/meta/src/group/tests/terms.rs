@@ -22,7 +22,7 @@ fn by(ino: Ino, term: Term) -> impl Fn(&Task) -> bool {
 }
 
 fn counter(bed: &mut Bed, name: &str) -> u64 {
-    let counters = bed.admin(ShardStats {}).unwrap().counters;
+    let counters = bed.admin(GroupStats {}).unwrap().counters;
     counters.into_iter().find(|counter| counter.name == name).unwrap().value
 }
 

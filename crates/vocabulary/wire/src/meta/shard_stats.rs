@@ -1,9 +1,0 @@
-//! `ShardStats`: counters of the metadata server.
-
-use super::StatsReply;
-
-crate::message! {
-    /// Counters of the metadata server.
-    ShardStats = 0x021d -> StatsReply {
-    }
-}
