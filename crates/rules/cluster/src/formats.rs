@@ -1,7 +1,7 @@
 //! Registry and log of this release and of those before it: their bytes stand in `crates/rules/cluster/formats`.
 
 use crate::command::Command;
-use crate::state::Snapshot;
+use crate::state::State;
 use alloc::format;
 use skep_types::codec::Draw;
 use skep_types::formats::Formats;
@@ -17,7 +17,7 @@ pub fn all() -> Formats {
             formats.bytes(&name, &command.to_bytes(), again);
         }
     }
-    formats.record::<Snapshot>("Snapshot");
+    formats.record::<State>("Snapshot");
     formats
 }
 
