@@ -245,7 +245,12 @@ pub fn check(tree: &Tree, report: &mut Report) {
                 (Kind::Development, Layer::Program) => IN_TESTS_OF_PROGRAMS,
                 (Kind::Development, _) => IN_TESTS,
             };
-            if ours && !allowed.contains(&dependency.as_str()) && !extra.contains(&dependency.as_str()) {
+            let itself = *kind == Kind::Development && *dependency == manifest.name;
+            if ours
+                && !itself
+                && !allowed.contains(&dependency.as_str())
+                && !extra.contains(&dependency.as_str())
+            {
                 let what = format!("{} ({layer:?}) must not depend on {dependency}", manifest.name);
                 let fix = "move what is needed down a layer, or let the caller pass it in (docs/design 2.5)";
                 report.add(manifest.path, *line, what, fix);

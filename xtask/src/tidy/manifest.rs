@@ -20,6 +20,8 @@ pub struct Manifest<'a> {
     pub name: String,
     /// Packages it depends on, with the line of each.
     pub dependencies: Vec<(String, Kind, usize)>,
+    /// Lines on which it takes test support of another crate, not for tests only.
+    pub testing: Vec<usize>,
     /// Whether it says `[lints] workspace = true`.
     pub workspace_lints: bool,
 }
@@ -61,6 +63,10 @@ fn parse<'a>(path: &'a str, text: &str) -> Manifest<'a> {
             _ => {}
         }
         match dependency_table(&table) {
+            Some((Kind::Normal, _)) if value.contains("\"testing\"") => manifest.testing.push(line),
+            _ => {}
+        }
+        match dependency_table(&table) {
             Some((kind, None)) => {
                 let name = key.split('.').next().unwrap_or(key).trim_matches('"');
                 manifest.dependencies.push((renamed(value).unwrap_or(name).to_owned(), kind, line));
@@ -98,9 +104,14 @@ fn renamed(value: &str) -> Option<&str> {
     rest.split('"').next()
 }
 
-/// Checks that every crate takes the lints of the workspace.
+/// Checks that every crate takes the lints of the workspace, and that no test support is built into the product.
 pub fn check(tree: &Tree, report: &mut Report) {
     for manifest in packages(tree) {
+        let proves = manifest.path.starts_with("crates/proof/") || manifest.path.starts_with("xtask/");
+        for line in manifest.testing.iter().filter(|_| !proves) {
+            let what = format!("{} takes test support into the product", manifest.name);
+            report.add(manifest.path, *line, what, "ask for the feature in [dev-dependencies]");
+        }
         if !manifest.workspace_lints {
             let what = format!("{} does not take the workspace's lints", manifest.name);
             report.add(manifest.path, 1, what, "add `[lints]` with `workspace = true`");
@@ -129,6 +140,23 @@ mod tests {
         ];
         let expected: Vec<_> = expected.iter().map(|(n, k, l)| ((*n).to_owned(), *k, *l)).collect();
         assert_eq!(manifest.dependencies, expected);
+    }
+
+    /// Goal: test support is for tests, and for proof.
+    #[test]
+    fn test_support_stays_out_of_the_product() {
+        let text = "[package]\nname = \"a\"\n[lints]\nworkspace = true\n[dependencies]\n\
+                    b = { workspace = true, features = [\"testing\"] }\n[dependencies.c]\n\
+                    features = [\"testing\"]\n[dev-dependencies]\n\
+                    d = { workspace = true, features = [\"testing\"] }\n";
+        let found =
+            findings(check, &[("crates/hands/a/Cargo.toml", text), ("crates/proof/a/Cargo.toml", text)]);
+        assert_eq!(
+            found,
+            [6, 8].map(|line| format!(
+                "crates/hands/a/Cargo.toml:{line}: a takes test support into the product"
+            ))
+        );
     }
 
     /// Goal: a crate without the workspace's lints fails, one with them and a bare workspace pass.

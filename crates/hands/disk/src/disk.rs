@@ -2,11 +2,13 @@
 //!
 //! Log and targets do their I/O through [`Disk`] and [`DiskFile`] only, so that the same code runs
 //! on a real file system ([`RealDisk`]) and on one that forgets what was not synced
-//! ([`FaultDisk`]).
+//! (`FaultDisk`, with the feature `testing`).
 
+#[cfg(any(test, feature = "testing"))]
 mod fault;
 mod real;
 
+#[cfg(any(test, feature = "testing"))]
 pub use fault::{CrashMode, FaultDisk};
 pub use real::RealDisk;
 

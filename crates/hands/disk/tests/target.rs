@@ -70,7 +70,6 @@ fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<Write
         owner: Owner::default(),
         floor: 0,
         sync: false,
-        netbench: false,
         uncut: None,
     };
     write_chunk(target, &m, data)
@@ -78,7 +77,7 @@ fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<Write
 
 fn read(target: &TargetDir, ino: u64, offset: u64, len: u32) -> Vec<u8> {
     let mut into = vec![0xee; len as usize];
-    let m = ReadChunk { target: TargetId(101), chunk: chunk(ino), offset, len, netbench: false };
+    let m = ReadChunk { target: TargetId(101), chunk: chunk(ino), offset, len };
     let (_, n) = read_chunk(target, &m, &mut into).unwrap();
     into.truncate(n);
     into

@@ -8,7 +8,8 @@
 //!   and fuzzed without a kernel.
 //! * [`Fuse`]: a mounted file system, whose requests come through `io_uring` queues, one thread for each CPU, or
 //!   through the classic `/dev/fuse`. Both call `dispatch` and nothing else of the file system.
-//! * [`empty`]: an in-memory file system without data: the baseline that benchmarks compare with.
+//! * `empty`, with the feature `testing`: an in-memory file system without data, the baseline that benchmarks compare
+//!   with.
 //!
 //! The kernel must be Linux 6.1 (FUSE 7.36) or newer; what a kernel does not grant is listed by
 //! [`Negotiated::losses`].
@@ -21,6 +22,7 @@ mod dev;
 mod device;
 mod dir_sink;
 mod dispatch;
+#[cfg(any(test, feature = "testing"))]
 pub mod empty;
 mod errno;
 mod error;

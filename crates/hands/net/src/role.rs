@@ -45,7 +45,7 @@ table! {
     TrimChunk: SERVER | ADMIN, SealChunk: SERVER, DeleteChunks: SERVER | ADMIN, ListChunks: SERVER | ADMIN,
     TargetStats: CLIENT | SERVER | ADMIN, MapChunk: CLIENT | ADMIN, CopyChunk: CLIENT | ADMIN,
 
-    Measure: ADMIN, Discard: SERVER | ADMIN, Fabricate: SERVER | ADMIN,
+    Measure: ADMIN, Discard: CLIENT | SERVER | ADMIN, Fabricate: CLIENT | SERVER | ADMIN,
 }
 
 /// May a peer of this role send message number `kind`? Unknown numbers: nobody.
@@ -122,8 +122,6 @@ mod tests {
             SetTargetState::KIND,
             MakeDirOn::KIND,
             Measure::KIND,
-            Discard::KIND,
-            Fabricate::KIND,
         ] {
             assert!(!role_may(kind, Role::Client), "{kind:#06x}");
             let refusal = may_call(&Header::request(kind, 1), Role::Client).unwrap_err();

@@ -106,6 +106,9 @@ pub struct MountArgs {
     /// Type of the file system, as mount(8) passes it: there is only one
     #[arg(short = 't', hide = true)]
     pub kind: Option<String>,
+    /// Drop contents of files made through this mount, as long as this process lives, which starts it (skep bench net)
+    #[arg(long, hide = true, value_name = "PID", requires = "foreground")]
+    pub netbench: Option<i32>,
     /// mount(8) asks: `mount.skep` says so itself
     #[arg(long, hide = true)]
     pub by_mount: bool,

@@ -1,5 +1,5 @@
-//! The mount's own socket: what it waits for and where the network is measured, told without a call into the file
-//! system, which would wait for the same servers.
+//! The mount's own socket: what it waits for and whether it drops contents, told without a call into the file system,
+//! which would wait for the same servers.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,8 +18,8 @@ const ANSWER_MAX: u64 = 64 << 10;
 pub struct State {
     /// Servers that do not answer and that programs wait for.
     pub waits: Vec<Wait>,
-    /// Directories in which the network is measured, so that contents are dropped.
-    pub measured: usize,
+    /// It measures the network: contents of what is made through it are dropped.
+    pub drops_contents: bool,
 }
 
 /// One server that is waited for.

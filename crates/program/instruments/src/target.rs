@@ -93,9 +93,6 @@ impl Work {
     /// The work of a request and the target that did it, if it is one that is timed.
     pub fn of(request: &StorageRequest) -> Option<(TargetId, Self)> {
         match request {
-            // They touch no disk.
-            StorageRequest::ReadChunk(m) if m.netbench => None,
-            StorageRequest::WriteChunk(m) if m.netbench => None,
             StorageRequest::ReadChunk(m) => Some((m.target, Self::Read)),
             StorageRequest::WriteChunk(m) => Some((m.target, Self::Write)),
             StorageRequest::CopyChunk(m) => Some((m.target, Self::Write)),
@@ -265,9 +262,6 @@ impl Target {
     pub fn read(&self, m: &ReadChunk, room: &mut [u8]) -> Result<(Vec<u8>, usize), Refusal> {
         let _work = self.enter();
         let (reply, len) = read_chunk(&self.directory, m, room).map_err(|done| self.refusal(done))?;
-        if m.netbench {
-            return Ok((reply.to_bytes(), len));
-        }
         self.counters.reads.fetch_add(1, Relaxed);
         self.counters.read_bytes.fetch_add(len as u64, Relaxed);
         Ok((reply.to_bytes(), len))
@@ -277,13 +271,8 @@ impl Target {
     pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
         let _changing = self.changing(&m.chunk);
-        if !m.netbench {
-            self.require_room(m.chunk, m.offset, payload.len() as u64)?;
-        }
+        self.require_room(m.chunk, m.offset, payload.len() as u64)?;
         let reply = write_chunk(&self.directory, m, payload).map_err(|done| self.refusal(done))?;
-        if m.netbench {
-            return Ok(reply.to_bytes());
-        }
         self.wrote(payload.len() as u64);
         Ok(reply.to_bytes())
     }

@@ -29,7 +29,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok &= self.settle_locks().await;
         self.punch_strays().await;
         self.look_at_losses().await;
-        let measuring = self.end_netbench();
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
         self.drop_idle_pages().await;
@@ -41,10 +40,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (waiting, timeout) = self.shared.with(|s| {
             (!s.closes.is_empty(), s.session.open().map_or(HOUSEKEEPING_MAX_MS, |session| session.timeout_ms))
         });
-        match () {
-            () if waiting => HOUSEKEEPING_SOON_MS,
-            () if measuring => AGAIN_MS,
-            () => (timeout / 4).clamp(1, HOUSEKEEPING_MAX_MS),
+        match waiting {
+            true => HOUSEKEEPING_SOON_MS,
+            false => (timeout / 4).clamp(1, HOUSEKEEPING_MAX_MS),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Registry and log of this release and of those before it: their bytes stand in `crates/rules/cluster/formats`.
 
 use crate::command::{Command, Decided};
-use crate::state::Snapshot;
+use crate::state::State;
 use alloc::format;
 use skep_types::codec::{Draw, Example};
 use skep_types::formats::Formats;
@@ -18,7 +18,7 @@ pub fn all() -> Formats {
             formats.bytes(&name, &decided.to_bytes(), again);
         }
     }
-    formats.record::<Snapshot>("Snapshot");
+    formats.record::<State>("Snapshot");
     formats
 }
 

@@ -10,7 +10,7 @@ use crate::limits::{
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use skep_types::codec::{Buffer, Decode, DecodeError, Encode, Reader};
+use skep_types::codec::Keyed;
 use skep_types::{ClientId, ClusterId, FenceEpoch, NamesKey, NodeId, PoolId, ShardId, TargetId, record};
 use skep_wire::mgmt::{CapacityLimits, Fence, RegistryAge, ShardEntry, ShardState};
 
@@ -30,99 +30,52 @@ record! {
     }
 }
 
-/// The registry as of a log index. Changed by [`State::apply`] only, so that every replica and
-/// every restart holds the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
-    /// The cluster.
-    pub cluster: ClusterId,
-    /// Key of the routes of names, made with the cluster.
-    pub names: NamesKey,
-    /// Highest node id ever given.
-    pub last_node: NodeId,
-    /// Highest target id ever given.
-    pub last_target: TargetId,
-    /// Highest client id ever given.
-    pub last_client: ClientId,
-    /// Counts evictions.
-    pub epoch: FenceEpoch,
-    /// Semantic version of commands that metadata servers may use.
-    pub command_level: u16,
-    /// Registered daemons.
-    pub nodes: BTreeMap<NodeId, Node>,
-    /// Registered targets.
-    pub targets: BTreeMap<TargetId, Target>,
-    /// Shards, in order of their id.
-    pub shards: Vec<ShardEntry>,
-    /// Living sessions.
-    pub sessions: BTreeMap<ClientId, Session>,
-    /// Evictions, oldest first.
-    pub fences: Vec<Fence>,
-    /// Orderly ends, oldest first.
-    pub closed: Vec<ClientId>,
-    /// Evictions of the last day, oldest first.
-    pub evictions: Vec<Eviction>,
-    /// Nodes that are offline.
-    pub offline: BTreeSet<NodeId>,
-    /// Highest pool id ever given.
-    pub last_pool: PoolId,
-    /// Storage pools.
-    pub pools: BTreeMap<PoolId, Pool>,
-    /// Targets that were taken out, oldest first.
-    pub removed: Vec<Removed>,
-    /// Changes so far.
-    pub changes: u64,
-    /// Starts of the management service, oldest first.
-    pub starts: Vec<Start>,
-    /// An older copy was put back once: targets that it never knew may come with a number.
-    pub restored: bool,
-}
-
 record! {
-    /// The snapshot file's content.
+    /// The registry as of a log index. Changed by [`State::apply`] only, so that every replica and
+    /// every restart holds the same.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Snapshot {
-        /// See [`State`].
+    pub struct State {
+        /// The cluster.
         pub cluster: ClusterId,
-        /// See [`State`].
+        /// Key of the routes of names, made with the cluster.
         pub names: NamesKey,
-        /// See [`State`].
+        /// Highest node id ever given.
         pub last_node: NodeId,
-        /// See [`State`].
+        /// Highest target id ever given.
         pub last_target: TargetId,
-        /// See [`State`].
+        /// Highest client id ever given.
         pub last_client: ClientId,
-        /// See [`State`].
+        /// Counts evictions.
         pub epoch: FenceEpoch,
-        /// See [`State`].
+        /// Semantic version of commands that metadata servers may use.
         pub command_level: u16,
-        /// See [`State`].
-        pub nodes: Vec<Node>,
-        /// See [`State`].
-        pub targets: Vec<Target>,
-        /// See [`State`].
+        /// Registered daemons.
+        pub nodes: BTreeMap<NodeId, Node>,
+        /// Registered targets.
+        pub targets: BTreeMap<TargetId, Target>,
+        /// Shards, in order of their id.
         pub shards: Vec<ShardEntry>,
-        /// See [`State`].
-        pub sessions: Vec<Session>,
-        /// See [`State`].
+        /// Living sessions.
+        pub sessions: BTreeMap<ClientId, Session>,
+        /// Evictions, oldest first.
         pub fences: Vec<Fence>,
-        /// See [`State`].
+        /// Orderly ends, oldest first.
         pub closed: Vec<ClientId>,
-        /// See [`State`].
+        /// Evictions of the last day, oldest first.
         pub evictions: Vec<Eviction>,
-        /// See [`State`].
-        pub offline: Vec<NodeId>,
-        /// See [`State`].
+        /// Nodes that are offline.
+        pub offline: BTreeSet<NodeId>,
+        /// Highest pool id ever given.
         pub last_pool: PoolId,
-        /// See [`State`].
-        pub pools: Vec<Pool>,
-        /// See [`State`].
+        /// Storage pools.
+        pub pools: BTreeMap<PoolId, Pool>,
+        /// Targets that were taken out, oldest first.
         pub removed: Vec<Removed>,
-        /// See [`State`].
+        /// Changes so far.
         pub changes: u64,
-        /// See [`State`].
+        /// Starts of the management service, oldest first.
         pub starts: Vec<Start>,
-        /// See [`State`].
+        /// An older copy was put back once: targets that it never knew may come with a number.
         pub restored: bool,
     }
 }
@@ -351,60 +304,16 @@ fn push_bounded<T>(list: &mut Vec<T>, item: T, max: usize) {
     list.push(item);
 }
 
-impl Encode for State {
-    fn encode(&self, out: &mut Buffer) {
-        Snapshot {
-            cluster: self.cluster,
-            names: self.names,
-            last_node: self.last_node,
-            last_target: self.last_target,
-            last_client: self.last_client,
-            epoch: self.epoch,
-            command_level: self.command_level,
-            nodes: self.nodes.values().cloned().collect(),
-            targets: self.targets.values().cloned().collect(),
-            shards: self.shards.clone(),
-            sessions: self.sessions.values().cloned().collect(),
-            fences: self.fences.clone(),
-            closed: self.closed.clone(),
-            evictions: self.evictions.clone(),
-            offline: self.offline.iter().copied().collect(),
-            last_pool: self.last_pool,
-            pools: self.pools.values().cloned().collect(),
-            removed: self.removed.clone(),
-            changes: self.changes,
-            starts: self.starts.clone(),
-            restored: self.restored,
-        }
-        .encode(out);
-    }
+macro_rules! keyed {
+    ($($value:ident by $field:ident: $key:ident),* $(,)?) => {
+        $(impl Keyed for $value {
+            type Key = $key;
+
+            fn key(&self) -> $key {
+                self.$field
+            }
+        })*
+    };
 }
 
-impl Decode for State {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let s = Snapshot::decode(r)?;
-        Ok(Self {
-            cluster: s.cluster,
-            names: s.names,
-            last_node: s.last_node,
-            last_target: s.last_target,
-            last_client: s.last_client,
-            epoch: s.epoch,
-            command_level: s.command_level,
-            nodes: s.nodes.into_iter().map(|node| (node.id, node)).collect(),
-            targets: s.targets.into_iter().map(|target| (target.id, target)).collect(),
-            shards: s.shards,
-            sessions: s.sessions.into_iter().map(|session| (session.client, session)).collect(),
-            fences: s.fences,
-            closed: s.closed,
-            evictions: s.evictions,
-            offline: s.offline.into_iter().collect(),
-            last_pool: s.last_pool,
-            pools: s.pools.into_iter().map(|pool| (pool.id, pool)).collect(),
-            removed: s.removed,
-            changes: s.changes,
-            starts: s.starts,
-            restored: s.restored,
-        })
-    }
-}
+keyed! { Node by id: NodeId, Target by id: TargetId, Session by client: ClientId, Pool by id: PoolId }

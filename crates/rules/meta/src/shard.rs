@@ -5,6 +5,7 @@
 
 mod absorb;
 mod admit;
+mod answers;
 mod begin;
 mod chores;
 mod deletions;

@@ -216,7 +216,6 @@ mod tests {
                 owner,
                 floor: 0,
                 sync: false,
-                netbench: false,
                 uncut: None,
             })
         };
@@ -226,13 +225,7 @@ mod tests {
         assert_eq!(check(&admission, write(5, 2)), Ok(()));
         let read = |generation| {
             let chunk = ChunkId { ino: Ino(5), generation: Generation(generation), extent: 0, stripe: 0 };
-            StorageRequest::ReadChunk(ReadChunk {
-                target: TargetId(101),
-                chunk,
-                offset: 0,
-                len: 1,
-                netbench: false,
-            })
+            StorageRequest::ReadChunk(ReadChunk { target: TargetId(101), chunk, offset: 0, len: 1 })
         };
         assert_eq!(check(&admission, read(1)), Err(Status::STALE_GENERATION));
         assert_eq!(check(&admission, read(2)), Ok(()));

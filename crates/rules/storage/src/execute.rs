@@ -144,11 +144,6 @@ pub fn read_chunk(
         return Err(refused(Errno::EINVAL, "read is longer than the limit"));
     }
     check_range(m.offset, len)?;
-    if m.netbench {
-        // Zeros, not what the buffer held: that may be another user's.
-        payload[..m.len as usize].fill(0);
-        return Ok((ReadChunkReply { size: m.offset + len }, m.len as usize));
-    }
     require_open(store, m.chunk, m.offset, len)?;
     let mut done = 0usize;
     let mut size = None;
@@ -184,9 +179,6 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     check_range(m.offset, payload.len() as u64)?;
     // Taken first: a disk that fails during the write must not hide behind its next life.
     let life = store.life();
-    if m.netbench {
-        return Ok(WriteChunkReply { size: m.offset + payload.len() as u64, blocks: 0, life, cuts: None });
-    }
     require_open(store, m.chunk, m.offset, payload.len() as u64)?;
     require_floor(store, m.chunk, m.floor)?;
     let cuts = store.changes().cuts_of(&m.chunk);

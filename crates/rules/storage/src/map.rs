@@ -75,7 +75,6 @@ mod tests {
             owner: Owner::default(),
             floor: 0,
             sync: false,
-            netbench: false,
             uncut: None,
         };
         write_chunk(store, &m, &vec![1; len]).unwrap();

@@ -112,8 +112,7 @@ mod tests {
 
     fn write(store: &MemoryChunks, stripe: u16, offset: u64, len: usize) -> Result<WriteChunkReply, Done> {
         let (target, chunk, owner) = (TARGET, chunk(stripe), Owner::default());
-        let m =
-            WriteChunk { target, chunk, offset, owner, floor: 0, sync: false, netbench: false, uncut: None };
+        let m = WriteChunk { target, chunk, offset, owner, floor: 0, sync: false, uncut: None };
         write_chunk(store, &m, &vec![1; len])
     }
 
@@ -152,7 +151,7 @@ mod tests {
         assert!(write(&store, 0, 99, 1).is_ok() && write(&store, 1, 500, 9).is_ok());
         let (target, owner) = (TARGET, Owner::default());
         let read = |offset, len| {
-            let m = ReadChunk { target, chunk: chunk(0), offset, len, netbench: false };
+            let m = ReadChunk { target, chunk: chunk(0), offset, len };
             read_chunk(&store, &m, &mut [0; 64]).map(|(_, len)| len).map_err(status)
         };
         assert_eq!((read(90, 10), read(90, 11)), (Ok(10), Err(stale)));

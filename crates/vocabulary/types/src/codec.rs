@@ -12,6 +12,7 @@
 
 pub use crate::example::{Draw, Example};
 pub use crate::growing::Growing;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -218,6 +219,40 @@ impl<T: Decode> Decode for Vec<T> {
             items.push(T::decode(r)?);
         }
         Ok(items)
+    }
+}
+
+/// A value that says itself under which key it stands in a map, which is written as the list of its values.
+pub trait Keyed {
+    /// Of the map.
+    type Key: Ord;
+    /// Its own.
+    fn key(&self) -> Self::Key;
+}
+
+impl<V: Keyed + Encode> Encode for BTreeMap<V::Key, V> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).encode(out);
+        self.values().for_each(|value| value.encode(out));
+    }
+}
+
+impl<V: Keyed + Decode> Decode for BTreeMap<V::Key, V> {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Vec::<V>::decode(r)?.into_iter().map(|value| (value.key(), value)).collect())
+    }
+}
+
+impl<T: Ord + Encode> Encode for BTreeSet<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).encode(out);
+        self.iter().for_each(|item| item.encode(out));
+    }
+}
+
+impl<T: Ord + Decode> Decode for BTreeSet<T> {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Vec::decode(r).map(|items| items.into_iter().collect())
     }
 }
 

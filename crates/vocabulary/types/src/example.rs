@@ -1,8 +1,9 @@
 //! An example of every type that has a codec, for fixtures and for tests that hold of all of them. Its values follow from
 //! the names of its fields, so that fields which changed places are noticed.
 
-use crate::codec::{Bytes, Growing};
+use crate::codec::{Bytes, Growing, Keyed};
 use crate::{Errno, Floors, Ino, Name, SetTime, Timestamp, Uuid};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -121,6 +122,18 @@ impl<T: Example> Example for Vec<T> {
     fn example(draw: Draw) -> Self {
         let each = ["first", "second"].iter().take(draw.count() as usize);
         each.map(|name| T::example(draw.of(name))).collect()
+    }
+}
+
+impl<V: Keyed + Example> Example for BTreeMap<V::Key, V> {
+    fn example(draw: Draw) -> Self {
+        Vec::<V>::example(draw).into_iter().map(|value| (value.key(), value)).collect()
+    }
+}
+
+impl<T: Ord + Example> Example for BTreeSet<T> {
+    fn example(draw: Draw) -> Self {
+        Vec::example(draw).into_iter().collect()
     }
 }
 

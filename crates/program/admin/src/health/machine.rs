@@ -82,11 +82,10 @@ fn state_checks(subject: &str, state: control::State) -> Vec<Check> {
             check(Verdict::Error, "mount", subject, detail, hint)
         })
         .collect();
-    if state.measured > 0 {
-        let many = state.measured;
+    if state.drops_contents {
         let detail =
-            format!("the network is measured: contents of files in {many} scratch directories are dropped");
-        let hint = "it ends with `skep bench net`, or by itself";
+            "measures the network: contents of files that are made through it are dropped".to_owned();
+        let hint = "it ends with `skep bench net`";
         checks.push(check(Verdict::Warning, "mount", subject, detail, hint));
     }
     checks

@@ -57,8 +57,6 @@ struct MountStatus {
     state: &'static str,
     /// Its process does not answer.
     silent: bool,
-    /// Directories in which the network is measured: contents of files made there are dropped.
-    netbench: usize,
     /// Servers that it waits for, and for how long.
     waits: Vec<String>,
 }
@@ -142,13 +140,6 @@ impl UpStatus {
         for wait in &self.mount.waits {
             let _ = writeln!(text, "  {:<12} waits for {wait}", "");
         }
-        if self.mount.netbench > 0 {
-            let _ = writeln!(
-                text,
-                "  {:<12} the network is measured: contents are dropped in {} scratch directories",
-                "", self.mount.netbench
-            );
-        }
         match (&self.cluster, &self.error) {
             (Some(cluster), _) => {
                 let (nodes, online) = (cluster.nodes, cluster.nodes_online);
@@ -200,15 +191,9 @@ fn mount_status(
     let socket = process.map(|pid| control::socket(&dir.join("run"), pid));
     let answer = socket.map(|socket| within(limit, move || control::ask(&socket)));
     let silent = matches!(answer, Some(None));
-    let control::State { measured, waits } = answer.flatten().flatten().unwrap_or_default();
+    let control::State { waits, .. } = answer.flatten().flatten().unwrap_or_default();
     let waits = waits.iter().map(ToString::to_string).collect();
-    Ok(MountStatus {
-        path: cluster.mount_point.display().to_string(),
-        state,
-        silent,
-        netbench: measured,
-        waits,
-    })
+    Ok(MountStatus { path: cluster.mount_point.display().to_string(), state, silent, waits })
 }
 
 /// What mgmtd of the cluster in `dir` says.
@@ -287,13 +272,7 @@ mod tests {
         let services = plan::services(dir, 1, 1);
         let http = BTreeMap::from([("mgmtd".to_owned(), 10_011)]);
         let services = services.iter().map(|plan| service_status(plan, &http)).collect();
-        let mount = MountStatus {
-            path: "/m".into(),
-            state: "not-mounted",
-            silent: false,
-            netbench: 0,
-            waits: Vec::new(),
-        };
+        let mount = MountStatus { path: "/m".into(), state: "not-mounted", silent: false, waits: Vec::new() };
         let cluster = Some(ClusterSummary::of(&samples::status()));
         let status = UpStatus { dir: "/d".into(), up: false, services, mount, cluster, error: None };
         let text = status.text();

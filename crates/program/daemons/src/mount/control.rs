@@ -33,7 +33,7 @@ fn state(hands: &Hands) -> State {
             .into_iter()
             .map(|one| Wait { server: one.server, seconds: one.ms / 1_000, why: one.why })
             .collect(),
-        measured: shared.netbench.leases().filter(|(_, lease)| now < lease.until).count(),
+        drops_contents: hands.netbench.get().is_some(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::callers::Callers;
 use super::links::Links;
+use super::netbench::Netbench;
 use super::pages::Pages;
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
 use skep_net::{Endpoint, Keyring};
@@ -48,6 +49,8 @@ pub struct Hands {
     pub callers: Callers,
     /// Drops pages of the kernel, once there is a mount.
     pub pages: OnceLock<Arc<Pages>>,
+    /// Set before the first request, if contents are dropped.
+    pub netbench: OnceLock<Netbench>,
     connections: AtomicU64,
     groups: AtomicU32,
     failures: AtomicU64,
@@ -75,6 +78,7 @@ impl Hands {
             born: Instant::now(),
             callers: Callers::default(),
             pages: OnceLock::new(),
+            netbench: OnceLock::new(),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),
             failures: AtomicU64::new(0),

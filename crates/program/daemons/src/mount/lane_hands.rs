@@ -51,6 +51,9 @@ pub struct Asker<'a> {
 pub trait MountPort: Port {
     /// An operation begins.
     fn begin(&self, asker: &Asker<'_>);
+
+    /// What all lanes share.
+    fn hands(&self) -> &Hands;
 }
 
 /// See the module.

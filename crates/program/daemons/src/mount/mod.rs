@@ -14,6 +14,7 @@ mod layout;
 mod links;
 mod locks;
 mod misses;
+mod netbench;
 mod pages;
 mod port;
 mod predecessor;
@@ -26,8 +27,10 @@ mod worker;
 
 use hands::Hands;
 use links::Room;
+use netbench::Netbench;
 use pages::Pages;
 use port::BlockingPort;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use served::{Note, OTHER_LANES, Served};
 use skep_base::cli::MountArgs;
 use skep_base::config::{self, MountConfig, Source};
@@ -128,6 +131,11 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd.clone());
     let room = room(config, open_files);
     hands.links.limit(room.links);
+    if let Some(starter) = args.netbench {
+        end_with(starter)?;
+        let _ = hands.netbench.set(Netbench::default());
+        info!("{}: contents of files that are made through this mount are dropped", target.display());
+    }
     let keeper = lane(&hands).map_err(|e| format!("no lane: {e}"))?;
     attach(&keeper, &hands, &target)?;
     for dead in predecessor::dead(&config.process.run_dir, &target) {
@@ -178,6 +186,16 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let ending = ended?;
     info!("{} ended: {ending:?}", target.display());
     Ok(())
+}
+
+/// SIGTERM when this process ends, which is its parent.
+fn end_with(starter: i32) -> Result<(), String> {
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(|e| format!("parent's death: {e}"))?;
+    // It may have ended before that.
+    match getppid().map(|parent| parent.as_raw_nonzero().get()) {
+        Some(parent) if parent == starter => Ok(()),
+        _ => Err(format!("process {starter}, for which this mount is made, has ended or is not its parent")),
+    }
 }
 
 fn transport(config: &MountConfig) -> Transport {
@@ -292,6 +310,9 @@ fn unmount_when_told(stop: &Stop, mounted: &Unmounter, target: &Path, hands: &Ha
         if hands.has_ended() {
             return;
         }
+    }
+    if let Some(netbench) = hands.netbench.get() {
+        netbench.end();
     }
     let Err(busy) = mounted.unmount(false) else { return };
     warning!("{}: {busy}: detached, it ends when its last user does", target.display());

@@ -126,6 +126,15 @@ impl BlockingPort {
         }
     }
 
+    fn exchange(&self, calls: &mut [Call<'_>]) {
+        self.connect_all(calls);
+        let sent = self.send_all(calls);
+        for own in 0..sent.len() {
+            self.receive(calls, &sent, own);
+        }
+        self.give_back();
+    }
+
     /// Links to all nodes that are asked. In the order of their numbers, as all lanes do: nobody waits for one
     /// that is held by somebody who waits for his.
     fn connect_all(&self, calls: &[Call<'_>]) {
@@ -239,12 +248,10 @@ impl Drop for BlockingPort {
 
 impl Port for BlockingPort {
     async fn call(&self, calls: &mut [Call<'_>]) {
-        self.connect_all(calls);
-        let sent = self.send_all(calls);
-        for own in 0..sent.len() {
-            self.receive(calls, &sent, own);
+        match self.lane.hands.netbench.get() {
+            None => self.exchange(calls),
+            Some(netbench) => netbench.around(calls, async |calls| self.exchange(calls)).await,
         }
-        self.give_back();
     }
 
     async fn pause(&self, ms: u64) {
@@ -302,5 +309,9 @@ impl Port for BlockingPort {
 impl MountPort for BlockingPort {
     fn begin(&self, asker: &Asker<'_>) {
         self.lane.begin(asker);
+    }
+
+    fn hands(&self) -> &Hands {
+        &self.lane.hands
     }
 }

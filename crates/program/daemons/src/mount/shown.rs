@@ -119,11 +119,6 @@ impl Pages for MountPages {
         let now = self.hands.now().0;
         let silent = renewed.map_or(0, |at| now.saturating_sub(at.0));
         gauge("skep_mount_session_silent_seconds", "Time since mgmtd renewed the session.", silent / 1_000);
-        let measured = self
-            .hands
-            .shared
-            .with(|shared| shared.netbench.leases().filter(|(_, lease)| lease.until.0 > now).count());
-        gauge("skep_mount_netbench", "Directories whose files' contents are dropped.", measured as u64);
         gauge("skep_mount_session", "Has it a session?", u64::from(session));
         let lost = counts.lost.get().max(0);
         gauge(

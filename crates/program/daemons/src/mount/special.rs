@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use skep_admin::df::target_rows;
 use skep_admin::entry_info::{kind_name, mode_name};
 use skep_admin::entry_repair::{LOST, ZERO, line};
-use skep_base::attributes::{CLUSTER, NETBENCH, NETBENCH_MARK};
+use skep_base::attributes::{CLUSTER, NETBENCH};
+use skep_client::Cell;
 use skep_client::state::{ClusterMap, Losses};
-use skep_client::{Cell, Measured};
 use skep_fuse::Context;
 use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, NodeId, Reachability, Stripe, TargetId};
 use skep_wire::meta::InspectReply;
@@ -107,8 +107,10 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
         _ if name == CLUSTER.as_bytes() => {
             Ok(lane.shared().with(|s| s.map.cluster()).to_string().into_bytes())
         }
-        _ if name == NETBENCH.as_bytes() => Ok(netbench(lane)),
-        _ if name == NETBENCH_MARK.as_bytes() => Ok(u8::from(lane.is_dropped(ino)).to_string().into_bytes()),
+        _ if name == NETBENCH.as_bytes() => {
+            let netbench = lane.port().hands().netbench.get().ok_or(Errno::ENODATA)?;
+            Ok(u8::from(netbench.has(ino)).to_string().into_bytes())
+        }
         LAYOUT => {
             let reply = lane.inspect(ino).await?;
             if !matches!(reply.attr.kind, Kind::File | Kind::Dir) {
@@ -121,34 +123,7 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
     }
 }
 
-/// The value of [`NETBENCH`]: the same for every file of the mount.
-fn netbench<P: MountPort>(lane: &MountLane<P>) -> Vec<u8> {
-    let shown = |one: Measured| {
-        json!({
-            "directory": one.dir.0, "on_ms": one.on_ms, "left_ms": one.left_ms, "unmarked": one.unmarked,
-        })
-    };
-    let all: Vec<Value> = lane.network_measured().into_iter().map(shown).collect();
-    Value::from(all).to_string().into_bytes()
-}
-
-/// Sets [`NETBENCH`]. What it drops is dropped for everybody, so only root may.
-async fn set_netbench<P: MountPort>(
-    lane: &MountLane<P>,
-    cx: &Context<'_>,
-    ino: Ino,
-    value: &[u8],
-) -> Result<(), Errno> {
-    if cx.uid != 0 {
-        return Err(Errno::EPERM);
-    }
-    let ms =
-        std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok()).ok_or(Errno::EINVAL)?;
-    lane.measure_network(ino, ms).await
-}
-
-/// Sets a name in the namespace: the layout wish of a directory or an empty file, by its owner or root; the
-/// measurement of the network in a directory, by root.
+/// Sets a name in the namespace: the layout wish of a directory or an empty file, by its owner or root.
 pub async fn set<P: MountPort>(
     lane: &MountLane<P>,
     cx: &Context<'_>,
@@ -157,14 +132,11 @@ pub async fn set<P: MountPort>(
     value: &[u8],
     create: bool,
 ) -> Result<(), Errno> {
-    if name != LAYOUT && name != NETBENCH.as_bytes() && name != LOST.as_bytes() {
+    if name != LAYOUT && name != LOST.as_bytes() {
         return Err(Errno::EOPNOTSUPP);
     }
     if create {
         return Err(Errno::EEXIST);
-    }
-    if name == NETBENCH.as_bytes() {
-        return set_netbench(lane, cx, ino, value).await;
     }
     let reply = lane.inspect(ino).await?;
     if cx.uid != 0 && cx.uid != reply.attr.uid {

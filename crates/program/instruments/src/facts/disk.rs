@@ -2,56 +2,32 @@
 
 use super::super::question::TargetFacts;
 use super::{line, numa};
+use skep_base::mount_table::{self, MountEntry, covering};
 use std::path::{Path, PathBuf};
-
-/// One line of the list of mounts.
-struct Mount {
-    device_number: String,
-    point: String,
-    options: String,
-    filesystem: String,
-    source: String,
-}
-
-/// `36 35 98:0 /root /mnt rw,noatime tag:1 - xfs /dev/sda1 rw,logbufs=8`
-fn mount(text: &str) -> Option<Mount> {
-    let (left, right) = text.split_once(" - ")?;
-    let mut left = left.split(' ').skip(2);
-    let device_number = left.next()?.to_owned();
-    let point = left.nth(1)?.replace("\\040", " ");
-    let own = left.next()?;
-    let mut right = right.split(' ');
-    let (filesystem, source) = (right.next()?.to_owned(), right.next()?.to_owned());
-    let of_all = right.next().unwrap_or_default();
-    Some(Mount { device_number, point, options: format!("{own},{of_all}"), filesystem, source })
-}
 
 /// The mount that `path` is on: the last one with its device number, else the deepest one above it (file systems
 /// with several volumes give numbers that no list has).
-fn mount_of(list: &str, path: &Path) -> Option<Mount> {
-    let number = rustix::fs::stat(path).ok().map(|at| at.st_dev);
-    let number = number.map(|dev| format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)));
+fn mount_of(mounts: &[MountEntry], path: &Path) -> Option<MountEntry> {
+    let device = rustix::fs::stat(path).ok().map(|at| at.st_dev);
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let above = |mount: &Mount| path.starts_with(&mount.point);
-    let all: Vec<Mount> = list.lines().filter_map(mount).filter(above).collect();
-    let exact = |mount: &Mount| Some(&mount.device_number) == number.as_ref();
-    let has_exact = all.iter().any(exact);
-    all.into_iter().filter(|one| !has_exact || exact(one)).max_by_key(|one| one.point.len())
+    let exact: Vec<MountEntry> = mounts.iter().filter(|one| Some(one.device) == device).cloned().collect();
+    covering(&exact, &path).or_else(|| covering(mounts, &path)).cloned()
 }
 
 /// Looks it up.
 pub fn look(target: u32, path: &Path) -> TargetFacts {
-    let list = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = mount_table::read().unwrap_or_default();
     let mut facts = TargetFacts { target, path: path.display().to_string(), ..TargetFacts::default() };
     if let Ok(space) = rustix::fs::statvfs(path) {
         facts.bytes = space.f_blocks * space.f_frsize;
         facts.bytes_free = space.f_bavail * space.f_frsize;
     }
-    if let Some(mount) = mount_of(&list, path) {
+    if let Some(mount) = mount_of(&mounts, path) {
         facts.device = mount.source;
-        facts.filesystem = mount.filesystem;
+        facts.filesystem = mount.kind;
         facts.options = mount.options;
-        if let Ok(at) = std::fs::canonicalize(Path::new("/sys/dev/block").join(mount.device_number)) {
+        let number = format!("{}:{}", rustix::fs::major(mount.device), rustix::fs::minor(mount.device));
+        if let Ok(at) = std::fs::canonicalize(Path::new("/sys/dev/block").join(number)) {
             describe(&whole_disk(at), &mut facts);
         }
     }
@@ -90,16 +66,28 @@ fn describe(disk: &Path, facts: &mut TargetFacts) {
 mod tests {
     use super::*;
 
-    /// Goal: the mount of a path is found with its options, by number or, failing that, by the deepest place.
+    /// Goal: the mount of a path is found by number or, failing that, by the deepest place.
     #[test]
     fn mounts() {
-        let list = "1 0 999:1 / / rw shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n\
-                    2 1 999:2 / /data rw,noatime - xfs /dev/sdb rw,logbufs=8\nnonsense\n";
-        let found = mount_of(list, Path::new("/data/nowhere/at/all")).unwrap();
-        assert_eq!(found.source, "/dev/sdb");
-        assert_eq!(found.options, "rw,noatime,rw,logbufs=8");
-        assert_eq!(mount_of(list, Path::new("/datanowhere")).unwrap().filesystem, "ext4");
-        assert!(mount_of("", Path::new("/")).is_none());
+        let mounts = [("/", 999), ("/data", 998)].map(|(point, number)| MountEntry {
+            id: 1,
+            device: rustix::fs::makedev(number, 1),
+            point: point.into(),
+            kind: "xfs".into(),
+            source: String::new(),
+            options: String::new(),
+            read_only: false,
+        });
+        let point = |path: &str| mount_of(&mounts, Path::new(path)).unwrap().point;
+        assert_eq!(point("/data/nowhere/at/all"), Path::new("/data"));
+        assert_eq!(point("/datanowhere"), Path::new("/"));
+        assert!(mount_of(&[], Path::new("/")).is_none());
+        let dir = tempfile::tempdir().unwrap();
+        let device = rustix::fs::stat(dir.path()).unwrap().st_dev;
+        let mut by_number = mounts.clone();
+        by_number[0].device = device;
+        by_number[1].point = dir.path().canonicalize().unwrap();
+        assert_eq!(mount_of(&by_number, dir.path()).unwrap().device, device);
     }
 
     /// Goal: media are told apart, through a partition and through a mapped device.

@@ -84,7 +84,6 @@ impl Place {
                     owner,
                     floor: 0,
                     sync: false,
-                    netbench: false,
                     uncut: None,
                 };
                 let body = target.write(&m, data).map_err(|refusal| refusal.to_string())?;
@@ -113,7 +112,7 @@ impl Place {
             }
             Self::Chunks(target, ..) => {
                 let len = into.len() as u32;
-                let m = ReadChunk { target: target.id, chunk: chunk(object), offset, len, netbench: false };
+                let m = ReadChunk { target: target.id, chunk: chunk(object), offset, len };
                 target.read(&m, into).map(|(_, len)| len).map_err(|refusal| refusal.to_string())
             }
         }

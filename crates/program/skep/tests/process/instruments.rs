@@ -6,7 +6,7 @@ use super::{bytes, plan, refusal, start, start_with_room};
 use rustix::process::Signal;
 use skep_rig::{Cluster, patiently};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -334,10 +334,15 @@ impl Mode {
     }
 }
 
-fn measured(mount: &Path) -> Vec<Json> {
-    let mut value = vec![0; 4_096];
-    let len = rustix::fs::getxattr(mount, "skep.netbench", &mut value[..]).unwrap();
-    serde_json::from_slice(&value[..len]).unwrap()
+/// Mounts of this machine that drop contents.
+fn measured() -> Vec<PathBuf> {
+    let list = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let points = list.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    points
+        .filter(|point| {
+            point.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".skep-netbench-"))
+        })
+        .collect()
 }
 
 /// Bytes in chunk files of all targets.
@@ -347,117 +352,100 @@ fn stored(cluster: &Cluster) -> u64 {
     text.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Goal: in the directory nothing reaches a disk and zeros are read; files elsewhere, files that were there before,
-/// and files that another mount makes in the same directory keep every byte; the mode is shown while it is on.
+/// Goal: of files made through the mount for measuring nothing reaches a disk and zeros are read, by other mounts too;
+/// files that were there before, and files that another mount makes in the same directory, keep every byte, also of
+/// what is written through that mount; it is shown while it is there.
 #[test]
 fn netbench_drops_only_its_own() {
     let cluster = start(plan());
     let mount = cluster.mount();
-    let other = cluster.second_mount("other", &[]).unwrap();
-    let before = mount.join("before");
-    fs::write(&before, bytes(1, 2_000_000)).unwrap();
+    fs::write(mount.join("before"), bytes(1, 2_000_000)).unwrap();
     let mut mode = Mode::start(&cluster, mount);
-    assert_eq!((measured(mount).len(), measured(&other).len()), (1, 0));
     let health = cluster.run(cluster.admin_words(["health", mount.to_str().unwrap()])).unwrap();
     let text = String::from_utf8_lossy(&health.stdout).into_owned();
     assert!(health.status.code() == Some(1) && text.contains("contents of files"), "{text}");
-    let status = cluster.run(["status", "--dir", cluster.dir().to_str().unwrap()]).unwrap();
-    let text = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(text.contains("network is measured"), "{text}");
     let at_first = stored(&cluster);
+    let own = mode.scratch.parent().unwrap().to_owned();
+    let elsewhere = |path: &Path| mount.join(path.strip_prefix(&own).unwrap());
     let dropped = mode.scratch.join("deep/dropped");
     fs::create_dir(mode.scratch.join("deep")).unwrap();
     fs::write(&dropped, bytes(2, 32 << 20)).unwrap();
     fs::File::open(&dropped).unwrap().sync_all().unwrap();
+    // Out of the metadata, appended to, and synced by each write.
+    let small = mode.scratch.join("small");
+    fs::write(&small, bytes(9, 1_000)).unwrap();
+    let mut grown = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::APPEND | rustix::fs::OFlags::DSYNC;
+    for _ in 0..3 {
+        let file = rustix::fs::open(&small, grown, rustix::fs::Mode::empty()).unwrap();
+        fs::File::from(file).write_all(&bytes(9, 100_000)).unwrap();
+        grown.remove(rustix::fs::OFlags::DSYNC);
+    }
     assert!(stored(&cluster) < at_first + (8 << 20), "{} after {at_first}", stored(&cluster));
     assert_eq!(fs::read(&dropped).unwrap(), vec![0; 32 << 20]);
-    let elsewhere = mount.join("elsewhere");
-    fs::write(&elsewhere, bytes(3, 2_000_000)).unwrap();
-    let by_other = other.join(mode.scratch.strip_prefix(mount).unwrap()).join("by-other");
-    fs::write(&by_other, bytes(4, 2_000_000)).unwrap();
+    assert_eq!(fs::read(elsewhere(&dropped)).unwrap(), vec![0; 32 << 20]);
+    assert_eq!(fs::read(elsewhere(&small)).unwrap(), vec![0; 301_000], "no chunk file of it is missed");
+    // What was there is written, through this mount too.
+    let part = fs::OpenOptions::new().write(true).open(own.join("before")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&part, &bytes(3, 500_000), 1_000_000).unwrap();
+    part.sync_all().unwrap();
+    let by_other = mode.scratch.join("by-other");
+    fs::write(elsewhere(&by_other), bytes(4, 2_000_000)).unwrap();
     assert_eq!(fs::read(&by_other).unwrap(), bytes(4, 2_000_000));
-    assert_eq!(
-        fs::read(other.join(by_other.parent().unwrap()).join("deep/dropped")).unwrap(),
-        vec![0; 32 << 20]
-    );
-    // Through the measuring mount, too: only what it made itself is dropped.
-    assert_eq!(fs::read(mode.scratch.join("by-other")).unwrap(), bytes(4, 2_000_000));
-    for refused in [fs::rename(&dropped, mount.join("out")), fs::hard_link(&dropped, mount.join("out"))] {
-        assert_eq!(refused.unwrap_err().raw_os_error(), Some(rustix::io::Errno::PERM.raw_os_error()));
-    }
-    fs::rename(&dropped, mode.scratch.join("deep/renamed")).unwrap();
-    // Out by way of another mount: it is an ordinary file as soon as it is found there.
-    let deep = other.join(mode.scratch.strip_prefix(mount).unwrap()).join("deep");
-    fs::rename(deep.join("renamed"), other.join("moved")).unwrap();
-    fs::write(mount.join("moved"), bytes(6, 2_000_000)).unwrap();
-    assert_eq!(fs::read(mount.join("moved")).unwrap(), bytes(6, 2_000_000));
     fs::write(mount.join("users"), bytes(7, 1_000)).unwrap();
-    fs::rename(mount.join("users"), mode.scratch.join("deep/users")).unwrap();
-    fs::write(mode.scratch.join("deep/dropped"), bytes(8, 1_000)).unwrap();
+    fs::rename(own.join("users"), mode.scratch.join("deep/users")).unwrap();
     mode.end(Signal::TERM);
-    assert!(measured(mount).is_empty());
+    assert_eq!(measured(), Vec::<PathBuf>::new());
     // What was moved in is its owner's still.
-    assert_eq!(fs::read(mode.scratch.join("deep/users")).unwrap(), bytes(7, 1_000));
-    assert_eq!(fs::read(mode.scratch.join("by-other")).unwrap(), bytes(4, 2_000_000));
-    assert!(!mode.scratch.join("deep/dropped").exists());
-    for (file, tag) in [(&before, 1), (&elsewhere, 3)] {
-        assert_eq!(fs::read(file).unwrap(), bytes(tag, 2_000_000), "{}", file.display());
-    }
+    assert_eq!(fs::read(elsewhere(&mode.scratch.join("deep/users"))).unwrap(), bytes(7, 1_000));
+    assert_eq!(fs::read(elsewhere(&by_other)).unwrap(), bytes(4, 2_000_000));
+    assert!(!elsewhere(&dropped).exists() && !elsewhere(&small).exists());
+    let mut expected = bytes(1, 2_000_000);
+    expected[1_000_000..1_500_000].copy_from_slice(&bytes(3, 500_000));
+    assert_eq!(fs::read(mount.join("before")).unwrap(), expected);
 }
 
-/// Goal: a command that is killed leaves the mode on for some seconds only; nobody but root switches it on, and only
-/// in an empty directory.
+/// Goal: the mount for measuring goes with its command, however that ends; nobody makes one that nobody ends.
 #[test]
 fn netbench_is_not_left_on() {
     let cluster = start(plan());
     let mount = cluster.mount();
-    let mut mode = Mode::start(&cluster, mount);
-    mode.end(Signal::KILL);
-    assert_eq!(measured(mount).len(), 1, "it is on at first");
-    patiently("it ends by itself", || measured(mount).is_empty()).unwrap();
-    let file = mode.scratch.join("file");
-    fs::write(&file, bytes(5, 1_000_000)).unwrap();
-    assert_eq!(fs::read(&file).unwrap(), bytes(5, 1_000_000));
+    let in_cluster = |mode: &Mode| mount.join(mode.scratch.file_name().unwrap());
+    let mut killed = Mode::start(&cluster, mount);
+    assert_eq!(measured().len(), 1);
+    fs::write(killed.scratch.join("file"), bytes(5, 1_000_000)).unwrap();
+    // Somebody is in it: what is written from then on is kept.
+    let open = fs::File::create(killed.scratch.join("open")).unwrap();
+    killed.end(Signal::KILL);
+    patiently("it ends with its command", || measured().is_empty()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&open, &bytes(6, 1_000_000), 0).unwrap();
+    drop(open);
+    let left = in_cluster(&killed);
+    patiently("it is closed", || fs::read(left.join("open")).is_ok_and(|all| all == bytes(6, 1_000_000)))
+        .unwrap();
+    assert_eq!(fs::read(left.join("file")).unwrap(), vec![0; 1_000_000]);
     // The end of a terminal leaves nothing.
-    let mut third = Mode::start(&cluster, mount);
-    third.end(Signal::HUP);
-    assert!(!third.scratch.exists());
-    // The next command removes the directory, unless somebody's bytes are in it.
-    let notes = Mode::start(&cluster, mount).end(Signal::TERM);
-    assert_eq!(fs::read(&file).unwrap(), bytes(5, 1_000_000));
-    assert!(notes.contains("was left by a command that was killed, and stays"), "{notes}");
-    let left = mode.scratch.clone();
     let mut second = Mode::start(&cluster, mount);
-    second.end(Signal::KILL);
+    second.end(Signal::HUP);
+    assert!(!in_cluster(&second).exists() && measured().is_empty());
+    // The next command removes the directory, unless what is in it may be somebody's.
+    let notes = Mode::start(&cluster, mount).end(Signal::TERM);
+    assert!(left.join("file").exists());
+    assert!(notes.contains("was left by a command that was killed, and stays"), "{notes}");
+    let mut third = Mode::start(&cluster, mount);
+    third.end(Signal::KILL);
+    patiently("the third one ends, too", || measured().is_empty()).unwrap();
     Mode::start(&cluster, mount).end(Signal::TERM);
-    assert!(left.exists() && !second.scratch.exists());
-    patiently("the second one ends by itself, too", || measured(mount).is_empty()).unwrap();
-    patiently("the killed command's lease ends", || measured(mount).is_empty()).unwrap();
-    let set = |path: &Path, value: &[u8]| {
-        let flags = rustix::fs::XattrFlags::empty();
-        rustix::fs::setxattr(path, "skep.netbench", value, flags)
-    };
-    use rustix::io::Errno;
-    assert_eq!(set(&mode.scratch, b"5000"), Err(Errno::NOTEMPTY));
-    assert_eq!(set(&file, b"5000"), Err(Errno::NOTDIR));
-    let empty = mount.join("empty");
-    fs::create_dir(&empty).unwrap();
-    for nonsense in [&b"3600000"[..], b"-1", b"on", b"\xff"] {
-        assert_eq!(set(&empty, nonsense), Err(Errno::INVAL), "{nonsense:?}");
-    }
-    std::os::unix::fs::chown(&empty, Some(1_000), Some(1_000)).unwrap();
-    let script = "import os,sys\nos.setegid(1000); os.seteuid(1000)\ntry: os.setxattr(sys.argv[1], 'skep.netbench', b'5000')\nexcept PermissionError as e: print(e.errno)";
-    let told = Command::new("python3").args(["-c", script]).arg(&empty).output().unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&told.stdout).trim(),
-        Errno::PERM.raw_os_error().to_string(),
-        "{told:?}"
-    );
-    assert!(measured(mount).is_empty());
+    assert!(left.exists() && !in_cluster(&third).exists());
+    let orphan = cluster.mount_words(&cluster.beside("orphan"), &[]);
+    fs::create_dir(cluster.beside("orphan")).unwrap();
+    let words = orphan.into_iter().chain(["--foreground", "--netbench", "1"].map(Into::into));
+    let refused = cluster.run(words).unwrap();
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is not its parent"), "{refused:?}");
 }
 
 /// Goal: the ready-made load writes and reads files of such a directory, shows both rates, and leaves neither the
-/// directory nor the mode nor bytes on disks behind.
+/// directory nor the mount nor bytes on disks behind.
 #[test]
 fn netbench_runs_a_load() {
     let cluster = start(plan());
@@ -470,5 +458,5 @@ fn netbench_runs_a_load() {
     let result: Json = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert!(text.contains("write") && text.contains("read"), "{result}");
     assert!(stored(&cluster) < at_first + (4 << 20), "{} after {at_first}", stored(&cluster));
-    assert_eq!((fs::read_dir(mount).unwrap().count(), measured(mount).len()), (0, 0));
+    assert_eq!((fs::read_dir(mount).unwrap().count(), measured()), (0, Vec::new()));
 }

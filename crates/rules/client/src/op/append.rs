@@ -261,8 +261,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 copies::to_change(&piece.stripe).iter().map(|target| (piece.chunk, *target))
             });
             let uncounted: Vec<_> = written.filter(|file| !place.uncut.contains_key(file)).collect();
-            // Where the network is measured nothing is written that could be cut.
-            if !uncounted.is_empty() && !self.drops_content(ino) {
+            if !uncounted.is_empty() {
                 if !self.still_reserved(ino, &mut place, &uncounted).await? {
                     return Ok(Round::Again);
                 }

@@ -345,13 +345,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             rest = later;
             part.fill(0);
             let (target, chunk) = (copies::to_read(&segment.from.0), segment.from.1);
-            let message = ReadChunk {
-                target,
-                chunk,
-                offset: segment.from_offset,
-                len: segment.len as u32,
-                netbench: false,
-            };
+            let message = ReadChunk { target, chunk, offset: segment.from_offset, len: segment.len as u32 };
             let mut job = Job::new(To::Target(target), ReadChunk::KIND, message.to_bytes(), false);
             job.into = part;
             jobs.push(job);

@@ -51,8 +51,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             _ => {
                 let reply = self.ask(parent.shard(), &Lookup { parent, name: name(bytes)? }).await?;
-                let ino = reply.ino;
-                self.shared.with(|s| s.netbench.found(parent, ino));
                 let attr = self.entry(reply).await?;
                 self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
                 Ok(attr)
@@ -104,9 +102,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             _ => {
                 let message = MakeNode { parent, name, kind, mode, umask, uid, gid, rdev };
                 let entry = self.make_entry(parent, &message).await?;
-                if kind == Kind::Dir {
-                    self.made(parent, entry.ino);
-                }
                 self.entry(entry).await
             }
         }
@@ -160,7 +155,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if ino.shard() != parent.shard() {
                 return Err(self.too_far("link", ino.shard(), parent.shard()));
             }
-            self.may_be_named_in(ino, parent)?;
             let message = Link { ino, parent, name: name(bytes)? };
             let job = self.changing(ino, &message).and_of(parent);
             let reply: EntryReply = self.settle(job).await?.read()?;

@@ -43,7 +43,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) => return Err(refusal),
             }
         }
-        let copied = if self.drops_content(ino) { 0 } else { copy.data.0.len() as u64 };
+        let copied = copy.data.0.len() as u64;
         let switch = Switch { ino, generation: layout.generation, inline_version: copy.version, copied };
         match self.change(ino, &switch).await {
             Ok(LayoutReply { attr, layout }) => self.grown(attr, layout),

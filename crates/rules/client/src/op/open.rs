@@ -170,7 +170,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let overtaken = self.shared.with(|s| s.open_made(&open, how.mode, open_seq));
         if open.created {
             self.also_changed(ino, &reply);
-            self.made(parent, ino);
         }
         if open.attr.kind != Kind::File {
             self.open_failed(ino);

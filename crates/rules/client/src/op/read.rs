@@ -88,7 +88,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         continue;
                     }
                     let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
-                    match self.read_stripes(ino, &layout, offset, &mut out[..len]).await {
+                    match self.read_stripes(&layout, offset, &mut out[..len]).await {
                         // Something is missing, of which an old layout cannot say whether it was ever there.
                         Ok(Filled::WithHoles) if old => {
                             self.fetch_layout(ino).await?;
@@ -114,14 +114,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Fills `out` from all chunks that the range touches, at once. Holes are zeros.
-    async fn read_stripes(
-        &self,
-        ino: Ino,
-        layout: &Layout,
-        offset: u64,
-        out: &mut [u8],
-    ) -> Result<Filled, Stuck> {
-        let netbench = self.drops_content(ino);
+    async fn read_stripes(&self, layout: &Layout, offset: u64, out: &mut [u8]) -> Result<Filled, Stuck> {
         let pieces = transfers(layout, offset, out.len());
         let mut lens = Vec::with_capacity(pieces.len());
         let mut failed = None;
@@ -131,14 +124,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             for piece in &pieces {
                 let (part, later) = rest.split_at_mut(piece.len as usize);
                 rest = later;
-                jobs.push(reading(piece, part, netbench));
+                jobs.push(reading(piece, part));
             }
             self.run(&mut jobs).await;
             for (piece, job) in pieces.iter().zip(&mut jobs) {
                 let asked = copies::to_read(&piece.stripe);
                 let answer = job.take().and_then(|reply| Ok((reply.read::<ReadChunkReply>()?, reply)));
                 match answer {
-                    Ok((found, _)) if !netbench && found.size < layout.floor(&piece.chunk) => {
+                    Ok((found, _)) if found.size < layout.floor(&piece.chunk) => {
                         failed = failed.or_else(|| Some(super::lost::short().into()));
                     }
                     Ok((_, reply)) => lens.push(reply.payload_len),
@@ -164,10 +157,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 }
 
-fn reading<'a>(piece: &Piece, into: &'a mut [u8], netbench: bool) -> Job<'a> {
+fn reading<'a>(piece: &Piece, into: &'a mut [u8]) -> Job<'a> {
     let Piece { stripe, chunk, local_offset: offset, len, .. } = *piece;
     let target = copies::to_read(&stripe);
-    let message = ReadChunk { target, chunk, offset, len: len as u32, netbench };
+    let message = ReadChunk { target, chunk, offset, len: len as u32 };
     let mut job = Job::new(To::Target(target), ReadChunk::KIND, message.to_bytes(), false);
     job.into = into;
     job

@@ -39,10 +39,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if parent.shard() != to_parent.shard() {
                 return Err(self.too_far("rename", parent.shard(), to_parent.shard()));
             }
-            self.stays_inside(parent, &name, to_parent).await?;
-            if how.exchange {
-                self.stays_inside(to_parent, &to_name, parent).await?;
-            }
             let RenameHow { no_replace, exchange } = how;
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
             let job = self.changing(parent, &message).and_of(to_parent);

@@ -378,12 +378,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Writes to all chunks that the range touches, at once.
     pub(crate) async fn try_stripes(&self, ino: Ino, write: &StripeWrite<'_>) -> Result<usize, Failed> {
         let pieces = transfers(write.layout, write.offset, write.data.len());
-        let netbench = self.drops_content(ino);
         let mut sent: Vec<(&Piece, TargetId)> = Vec::with_capacity(pieces.len());
         for piece in &pieces {
             sent.extend(copies::to_change(&piece.stripe).iter().map(|target| (piece, *target)));
         }
-        let each = sent.iter().map(|(piece, target)| piece_job(write, piece, *target, netbench));
+        let each = sent.iter().map(|(piece, target)| piece_job(write, piece, *target));
         let mut jobs: Vec<Job<'_>> = each.collect();
         self.run(&mut jobs).await;
         // Bytes in front of the first piece that some target of it has not.
@@ -401,10 +400,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     let answer = Answered {
                         life: reply.life,
                         blocks: reply.blocks,
-                        // Nothing of it is there.
-                        size: if netbench { 0 } else { reply.size },
+                        size: reply.size,
                         point: (write.layout.generation, write.layout.trims),
-                        synced: write.sync.then_some(if netbench { 0 } else { end }),
+                        synced: write.sync.then_some(end.min(reply.size)),
                         cuts: reply.cuts,
                     };
                     self.shared.with(|s| s.wrote_chunk(ino, target, piece.chunk, answer));
@@ -473,7 +471,7 @@ pub(crate) fn transfers(layout: &Layout, offset: u64, len: usize) -> Vec<Piece> 
     transfers
 }
 
-fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId, netbench: bool) -> Job<'a> {
+fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId) -> Job<'a> {
     let message = WriteChunk {
         target,
         chunk: piece.chunk,
@@ -481,7 +479,6 @@ fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId, netbe
         owner: write.owner,
         floor: write.layout.synced_floor(&piece.chunk),
         sync: write.sync,
-        netbench,
         uncut: write.place.and_then(|place| place.uncut.get(&(piece.chunk, target)).copied()),
     };
     let start = (piece.file_offset - write.offset) as usize;

@@ -12,7 +12,6 @@ mod locks;
 mod losses;
 mod map;
 mod mark;
-mod netbench;
 mod node;
 mod pages;
 mod session;
@@ -34,9 +33,6 @@ pub use losses::Losses;
 pub(crate) use losses::Seen;
 pub use map::ClusterMap;
 pub use mark::{Begun, Mark};
-pub use netbench::{
-    Lease, NETBENCH_DIRS_MAX, NETBENCH_LEASE_MAX_MS, NETBENCH_MARKS_MAX, NETBENCH_TOTAL_MAX_MS, Netbench,
-};
 pub use node::{Nodes, Silence};
 pub use pages::{Filled, PageDrop, Pages};
 pub use session::{Mounting, Session, SessionState};
@@ -108,8 +104,6 @@ pub struct Shared {
     pub stamps: Stamps,
     /// Of what was lost, and who is to be told.
     pub untold: Untold,
-    /// Where the network is measured without the disks.
-    pub netbench: Netbench,
     /// How often what shards had said was disbelieved: answers from before that come late count no more than that.
     pub disbeliefs: u64,
     /// Counts locks that were lost while their programs believed in them.

@@ -184,10 +184,6 @@ impl Targets {
         match request {
             StorageRequest::ReadChunk(m) => {
                 alive(&m.chunk)?;
-                if m.netbench {
-                    into.fill(0);
-                    return Ok((ReadChunkReply { size: 0 }.to_bytes(), into.len()));
-                }
                 self.open(m.target, m.chunk, m.offset + u64::from(m.len))?;
                 let data = self.chunks.get(&(m.target, m.chunk)).map_or(&[][..], Vec::as_slice);
                 let start = (m.offset as usize).min(data.len());
@@ -197,12 +193,6 @@ impl Targets {
             }
             StorageRequest::WriteChunk(m) => {
                 alive(&m.chunk)?;
-                if m.netbench {
-                    return Ok((
-                        WriteChunkReply { size: 0, blocks: 0, life: self.life, cuts: None }.to_bytes(),
-                        0,
-                    ));
-                }
                 self.write(m, payload).map(|reply| (reply.to_bytes(), 0))
             }
             StorageRequest::PunchChunk(m) => {

@@ -153,7 +153,7 @@ impl Shard {
             Action::Internal(internal) => op::internal::run(&mut ctx, internal),
             Action::Request(request) => op::run(&mut ctx, request).map(|done| {
                 let done = done.behind_its_gate(&ctx);
-                lane::put_slot(&mut ctx, &done);
+                run::put_slot(&mut ctx, &done);
             }),
         };
         match done {

@@ -1,11 +1,11 @@
-//! Lanes: a changing request is done once, however often it comes.
+//! Carries requests out. Lanes: a changing request is done once, however often it comes.
 
 use super::Shard;
-use super::request::wish;
+use super::run::Ran;
+use super::txns::Begun;
 use super::waits::{For, Parked};
 use crate::command::Caller;
-use crate::ctx::{Ctx, Done};
-use crate::fail::corrupt;
+use crate::fail::{Need, corrupt};
 use crate::group::Host;
 use crate::group::Request;
 use crate::key::{self, Table};
@@ -13,11 +13,11 @@ use crate::row::slot::{Gate, SlotRow};
 use crate::row::trim::Trim;
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::vec::Vec;
-use skep_types::codec::Bytes;
 use skep_types::limits::SLOTS_MAX;
-use skep_types::{ClientId, Decode, Incarnation, Role, Seq, Slot};
-use skep_wire::meta::{MetaRequest, OpenReply, ShardStamp};
+use skep_types::{ClientId, Decode, Errno, Incarnation, Role, Seq, Slot};
+use skep_wire::meta::{MetaRequest, OpenMode, OpenReply, ShardStamp};
 use skep_wire::{Refusal, Status};
 
 /// The last request of a lane that had no effect. In memory only: nothing happened.
@@ -117,6 +117,85 @@ impl Shard {
                 Ok(())
             }
         }
+    }
+
+    /// Runs a request and sees to its answer.
+    pub(super) fn perform<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+        caller: Option<Caller>,
+    ) -> Result<(), StoreError> {
+        let client = request.peer.client;
+        if wish(&request.message).is_some()
+            && let Some(refusal) = self.too_many_opens(host, client)
+        {
+            self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+            return Ok(());
+        }
+        let ran = self.run(host, &request, caller, None)?;
+        self.ran(host, request, caller, ran, None);
+        Ok(())
+    }
+
+    /// Sees to the answer of a request that was run.
+    pub(super) fn ran<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+        caller: Option<Caller>,
+        ran: Ran,
+        begun: Option<Begun>,
+    ) {
+        let client = request.peer.client;
+        match ran {
+            Ran::Refused(refusal) => {
+                host.out.fetch_map |= host.spread.take_wants_map();
+                self.remember(caller, Some(&refusal));
+                self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+            }
+            Ran::Wait(need) => {
+                let what = match need {
+                    Need::Durable(index) => For::Durable(index),
+                    Need::Txn(txid) => For::Txn(txid),
+                    Need::Gate(Gate::Trim(gate)) => For::Trim(gate.ino, gate.id),
+                    Need::Gate(Gate::Open | Gate::Durable) => For::Durable(self.last),
+                };
+                self.park(host, what, Parked::Again(request));
+            }
+            Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
+            Ran::Done { done, logged } => {
+                if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
+                    self.opens.open(&mut host.opens, client, ino, mode, seq);
+                }
+                match (&request.message, logged) {
+                    (_, None) => self.remember(caller, None),
+                    (MetaRequest::Repair(m), Some(_)) => self.note_repair(host, m, client),
+                    _ => {}
+                }
+                self.release(host, request, done, logged);
+            }
+        }
+    }
+
+    /// Why `client` may not have one more file open.
+    fn too_many_opens<S: Store>(&self, host: &Host<S>, client: ClientId) -> Option<Refusal> {
+        if host.opens.of(client) >= host.config.opens_per_client {
+            let text = format!(
+                "client {client} has too many files open; the limit is {} (max_opens_per_client in metad.toml)",
+                host.config.opens_per_client
+            );
+            return Some(Refusal::with(Status::errno(Errno::ENFILE), text));
+        }
+        (host.opens.all() >= host.config.opens).then(|| {
+            let text = format!(
+                "the clients of this metadata server have {} files open together; the limit is {} (max_opens in \
+                 metad.toml, about 200 bytes of memory each)",
+                host.opens.all(),
+                host.config.opens
+            );
+            Refusal::with(Status::errno(Errno::ENFILE), text)
+        })
     }
 
     pub(super) fn standing<S: Store>(&self, host: &Host<S>, caller: &Caller) -> Result<Standing, StoreError> {
@@ -221,16 +300,12 @@ impl Shard {
     }
 }
 
-/// The lane remembers the request together with its effect.
-pub(super) fn put_slot(ctx: &mut Ctx<'_>, done: &Done) {
-    let Some(caller) = ctx.scene.caller else { return };
-    let row = SlotRow {
-        incarnation: caller.incarnation,
-        seq: caller.seq,
-        term: ctx.scene.term,
-        index: ctx.scene.index,
-        gate: done.gate,
-        body: Bytes(done.body.clone()),
-    };
-    ctx.put(key::slot(ctx.scene.shard, caller.client, caller.slot), &row);
+/// What the request wants to have open.
+pub(super) fn wish(message: &MetaRequest) -> Option<(OpenMode, u64)> {
+    match message {
+        MetaRequest::Open(m) => Some((m.mode, m.open_seq)),
+        MetaRequest::Create(m) => m.open.map(|mode| (mode, m.open_seq)),
+        MetaRequest::CreateTemp(m) => Some((m.open, m.open_seq)),
+        _ => None,
+    }
 }

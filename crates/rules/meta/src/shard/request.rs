@@ -1,21 +1,15 @@
-//! Requests: where each kind goes, and when its answer leaves.
+//! Requests: where each kind goes.
 
 use super::Shard;
-use super::run::Ran;
-use super::txns::Begun;
+use super::lane::wish;
 use super::waits::{For, Parked};
-use crate::command::{Caller, Holds, Internal};
-use crate::ctx::Done;
-use crate::fail::Need;
+use crate::command::{Holds, Internal};
 use crate::group::Host;
 use crate::group::Request;
 use crate::op;
-use crate::row::slot::Gate;
 use crate::store::{Store, StoreError};
-use alloc::format;
-use skep_types::{ClientId, Errno, LogIndex};
-use skep_wire::meta::{MetaRequest, OpenMode};
-use skep_wire::{Refusal, Status};
+use skep_types::{ClientId, LogIndex};
+use skep_wire::meta::MetaRequest;
 
 impl Shard {
     /// Answers a request, at once or when it can.
@@ -83,150 +77,5 @@ impl Shard {
         }
         let index = self.holders.get(&client).copied();
         Ok(index.filter(|index| *index > self.durable))
-    }
-
-    /// Runs a request and sees to its answer.
-    pub(super) fn perform<S: Store>(
-        &mut self,
-        host: &mut Host<S>,
-        request: Request,
-        caller: Option<Caller>,
-    ) -> Result<(), StoreError> {
-        let client = request.peer.client;
-        if wish(&request.message).is_some()
-            && let Some(refusal) = self.too_many_opens(host, client)
-        {
-            self.answer(host, request.reply_to, self.stamp(), Err(refusal));
-            return Ok(());
-        }
-        let ran = self.run(host, &request, caller, None)?;
-        self.ran(host, request, caller, ran, None);
-        Ok(())
-    }
-
-    /// Sees to the answer of a request that was run.
-    pub(super) fn ran<S: Store>(
-        &mut self,
-        host: &mut Host<S>,
-        request: Request,
-        caller: Option<Caller>,
-        ran: Ran,
-        begun: Option<Begun>,
-    ) {
-        let client = request.peer.client;
-        match ran {
-            Ran::Refused(refusal) => {
-                host.out.fetch_map |= host.spread.take_wants_map();
-                self.remember(caller, Some(&refusal));
-                self.answer(host, request.reply_to, self.stamp(), Err(refusal));
-            }
-            Ran::Wait(need) => {
-                let what = match need {
-                    Need::Durable(index) => For::Durable(index),
-                    Need::Txn(txid) => For::Txn(txid),
-                    Need::Gate(Gate::Trim(gate)) => For::Trim(gate.ino, gate.id),
-                    Need::Gate(Gate::Open | Gate::Durable) => For::Durable(self.last),
-                };
-                self.park(host, what, Parked::Again(request));
-            }
-            Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
-            Ran::Done { done, logged } => {
-                if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
-                    self.opens.open(&mut host.opens, client, ino, mode, seq);
-                }
-                match (&request.message, logged) {
-                    (_, None) => self.remember(caller, None),
-                    (MetaRequest::Repair(m), Some(_)) => self.note_repair(host, m, client),
-                    _ => {}
-                }
-                self.release(host, request, done, logged);
-            }
-        }
-    }
-
-    /// Sends an answer as soon as its gate allows.
-    pub(super) fn release<S: Store>(
-        &mut self,
-        host: &mut Host<S>,
-        request: Request,
-        done: Done,
-        logged: Option<LogIndex>,
-    ) {
-        let stamp = self.stamp();
-        let to = request.reply_to;
-        let gate = match done.gate {
-            Gate::Open if host.config.sync_always && logged.is_some() => Gate::Durable,
-            _ if host.config.canary_votes_early && matches!(request.message, MetaRequest::Prepare(_)) => {
-                Gate::Open
-            }
-            gate => gate,
-        };
-        let what = match gate {
-            Gate::Open => return self.answer(host, to, stamp, Ok(done.body)),
-            Gate::Durable if self.durable >= logged.unwrap_or(self.last) => {
-                return self.answer(host, to, stamp, Ok(done.body));
-            }
-            Gate::Durable => For::Durable(logged.unwrap_or(self.last)),
-            Gate::Trim(gate) => For::Trim(gate.ino, gate.id),
-        };
-        self.park(host, what, Parked::Answer { to, stamp, result: Ok(done.body) });
-    }
-
-    /// Parks, or says BUSY when too many wait.
-    pub(super) fn park<S: Store>(&mut self, host: &mut Host<S>, what: For, parked: Parked) {
-        host.out.sync_now = true;
-        let is_full = host.load.waits >= host.config.limits.waits;
-        let refused = if is_full { Some(parked) } else { self.waits.park(host.now, what, parked) };
-        if let Some(parked) = refused {
-            self.give_up(host, parked, "too many requests wait");
-        }
-    }
-
-    pub(super) fn give_up<S: Store>(&mut self, host: &mut Host<S>, parked: Parked, why: &str) {
-        let to = match parked {
-            Parked::Answer { to, stamp, .. } => {
-                return self.answer(host, to, stamp, Err(Refusal::with(Status::BUSY, why)));
-            }
-            Parked::Again(request) => request.reply_to,
-        };
-        self.answer(host, to, self.stamp(), Err(Refusal::with(Status::BUSY, why)));
-    }
-
-    /// A wait is over.
-    pub(super) fn resume<S: Store>(&mut self, host: &mut Host<S>, parked: Parked) {
-        match parked {
-            Parked::Answer { to, stamp, result } => self.answer(host, to, stamp, result),
-            Parked::Again(request) => self.again.push_back(request),
-        }
-    }
-
-    /// Why `client` may not have one more file open.
-    fn too_many_opens<S: Store>(&self, host: &Host<S>, client: ClientId) -> Option<Refusal> {
-        if host.opens.of(client) >= host.config.opens_per_client {
-            let text = format!(
-                "client {client} has too many files open; the limit is {} (max_opens_per_client in metad.toml)",
-                host.config.opens_per_client
-            );
-            return Some(Refusal::with(Status::errno(Errno::ENFILE), text));
-        }
-        (host.opens.all() >= host.config.opens).then(|| {
-            let text = format!(
-                "the clients of this metadata server have {} files open together; the limit is {} (max_opens in \
-                 metad.toml, about 200 bytes of memory each)",
-                host.opens.all(),
-                host.config.opens
-            );
-            Refusal::with(Status::errno(Errno::ENFILE), text)
-        })
-    }
-}
-
-/// What the request wants to have open.
-pub(super) fn wish(message: &MetaRequest) -> Option<(OpenMode, u64)> {
-    match message {
-        MetaRequest::Open(m) => Some((m.mode, m.open_seq)),
-        MetaRequest::Create(m) => m.open.map(|mode| (mode, m.open_seq)),
-        MetaRequest::CreateTemp(m) => Some((m.open, m.open_seq)),
-        _ => None,
     }
 }

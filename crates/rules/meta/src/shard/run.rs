@@ -1,7 +1,6 @@
 //! Runs operations and the server's own decisions, and puts what they changed into the log.
 
 use super::Shard;
-use super::lane::put_slot;
 use super::live::Live;
 use super::opens::Opens;
 use super::recovery::is_open_ended;
@@ -12,10 +11,13 @@ use crate::ctx::{Ctx, Done, Effect, Scene};
 use crate::fail::{Fail, Need};
 use crate::group::Host;
 use crate::group::Request;
+use crate::key;
 use crate::op;
+use crate::row::slot::SlotRow;
 use crate::store::{Batch, Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
+use skep_types::codec::Bytes;
 use skep_types::log::{Head, Record};
 use skep_types::{ClientId, Errno, Ino, LogIndex, ShardId};
 use skep_wire::meta::{InspectReply, MetaRequest};
@@ -184,4 +186,18 @@ fn operate(ctx: &mut Ctx<'_>, message: &MetaRequest, opens: &Opens) -> Result<Do
         }
         message => op::run(ctx, message),
     }
+}
+
+/// The lane remembers the request together with its effect.
+pub(super) fn put_slot(ctx: &mut Ctx<'_>, done: &Done) {
+    let Some(caller) = ctx.scene.caller else { return };
+    let row = SlotRow {
+        incarnation: caller.incarnation,
+        seq: caller.seq,
+        term: ctx.scene.term,
+        index: ctx.scene.index,
+        gate: done.gate,
+        body: Bytes(done.body.clone()),
+    };
+    ctx.put(key::slot(ctx.scene.shard, caller.client, caller.slot), &row);
 }

@@ -20,16 +20,7 @@ fn write(store: &MemoryChunks, ino: u64, offset: u64, data: &[u8]) {
     let (chunk, owner) = (chunk(ino), Owner::default());
     write_chunk(
         store,
-        &WriteChunk {
-            target: HERE,
-            chunk,
-            offset,
-            owner,
-            floor: 0,
-            sync: false,
-            netbench: false,
-            uncut: None,
-        },
+        &WriteChunk { target: HERE, chunk, offset, owner, floor: 0, sync: false, uncut: None },
         data,
     )
     .unwrap();
@@ -37,7 +28,7 @@ fn write(store: &MemoryChunks, ino: u64, offset: u64, data: &[u8]) {
 
 fn read(store: &MemoryChunks, ino: u64, offset: u64, len: u32) -> Vec<u8> {
     let mut into = vec![0xee; len as usize];
-    let m = ReadChunk { target: HERE, chunk: chunk(ino), offset, len, netbench: false };
+    let m = ReadChunk { target: HERE, chunk: chunk(ino), offset, len };
     let (_, n) = read_chunk(store, &m, &mut into).unwrap();
     into.truncate(n);
     into

@@ -16,28 +16,15 @@ fn write(store: &MemoryChunks, offset: u64, data: &[u8]) -> Result<WriteChunkRep
     let owner = Owner::default();
     write_chunk(
         store,
-        &WriteChunk {
-            target: TARGET,
-            chunk: chunk(),
-            offset,
-            owner,
-            floor: 0,
-            sync: false,
-            netbench: false,
-            uncut: None,
-        },
+        &WriteChunk { target: TARGET, chunk: chunk(), offset, owner, floor: 0, sync: false, uncut: None },
         data,
     )
 }
 
 fn read(store: &MemoryChunks, offset: u64, len: u32) -> Vec<u8> {
     let mut into = vec![0xee; len as usize];
-    let (_, n) = read_chunk(
-        store,
-        &ReadChunk { target: TARGET, chunk: chunk(), offset, len, netbench: false },
-        &mut into,
-    )
-    .unwrap();
+    let (_, n) =
+        read_chunk(store, &ReadChunk { target: TARGET, chunk: chunk(), offset, len }, &mut into).unwrap();
     into.truncate(n);
     into
 }
@@ -234,16 +221,8 @@ fn an_error_that_another_sync_was_told_of() {
     };
     let owner = Owner::default();
     assert!(fails(SyncChunks { target: TARGET, chunks: vec![chunk()], life: 0 }.into()));
-    let m = WriteChunk {
-        target: TARGET,
-        chunk: chunk(),
-        offset: 9,
-        owner,
-        floor: 0,
-        sync: true,
-        netbench: false,
-        uncut: None,
-    };
+    let m =
+        WriteChunk { target: TARGET, chunk: chunk(), offset: 9, owner, floor: 0, sync: true, uncut: None };
     assert!(fails(m.into()));
     assert!(fails(
         TrimChunk { target: TARGET, by: None, chunk: chunk(), size: 2, keeps_reserved: None }.into()
@@ -262,36 +241,6 @@ fn a_full_disk_is_no_failure() {
     store.set_room(None);
     write(&store, 3, b"d").unwrap();
     assert_eq!(read(&store, 0, 10), b"abcd");
-}
-
-/// Goal: with the mark of a network measurement nothing is written, zeros are read whatever the buffer and
-/// the chunk file hold, the life is the real one, and limits hold as always.
-#[test]
-fn netbench_touches_nothing() {
-    let store = MemoryChunks::default();
-    let life = write(&store, 0, b"abc").unwrap().life;
-    let owner = Owner::default();
-    let m = WriteChunk {
-        target: TARGET,
-        chunk: chunk(),
-        offset: 1,
-        owner,
-        floor: 0,
-        sync: true,
-        netbench: true,
-        uncut: None,
-    };
-    assert_eq!(
-        write_chunk(&store, &m, b"zzzz").unwrap(),
-        WriteChunkReply { size: 5, blocks: 0, life, cuts: None }
-    );
-    assert_eq!(read(&store, 0, 10), b"abc");
-    let m = ReadChunk { target: TARGET, chunk: chunk(), offset: 0, len: 5, netbench: true };
-    let mut into = [7; 8];
-    assert_eq!(read_chunk(&store, &m, &mut into).unwrap().1, 5);
-    assert_eq!(into, [0, 0, 0, 0, 0, 7, 7, 7]);
-    assert!(read_chunk(&store, &m, &mut [0; 4]).is_err());
-    assert!(read_chunk(&store, &ReadChunk { offset: u64::MAX, ..m }, &mut into).is_err());
 }
 
 /// Goal: offsets at the end of what a file can address work; beyond is EFBIG, never a panic.
@@ -319,16 +268,7 @@ fn what_is_lost_is_not_hidden() {
     let Done::Body(body) = execute(&store, Limits::default(), &sync.into()) else { panic!() };
     assert_eq!(SyncChunksReply::from_bytes(&body).unwrap().sizes, [100, 0]);
     let (owner, target) = (Owner::default(), TARGET);
-    let m = |chunk, floor| WriteChunk {
-        target,
-        chunk,
-        offset: 500,
-        owner,
-        floor,
-        sync: false,
-        netbench: false,
-        uncut: None,
-    };
+    let m = |chunk, floor| WriteChunk { target, chunk, offset: 500, owner, floor, sync: false, uncut: None };
     for (chunk, floor) in [(chunk(), 101), (gone, 1)] {
         let Err(Done::Refused(refusal)) = write_chunk(&store, &m(chunk, floor), b"x") else { panic!() };
         assert_eq!(refusal.status, Status::LOST_CHUNK);
@@ -388,7 +328,7 @@ fn an_append_does_not_outlive_a_truncate() {
     let append = |uncut| {
         let owner = Owner::default();
         let (target, chunk) = (TARGET, chunk());
-        let m = WriteChunk { target, chunk, offset: 0, owner, floor: 0, sync: false, netbench: false, uncut };
+        let m = WriteChunk { target, chunk, offset: 0, owner, floor: 0, sync: false, uncut };
         write_chunk(&store, &m, &[1; 100]).map(|reply| reply.cuts)
     };
     let refused =

@@ -14,8 +14,5 @@ crate::message! {
         pub offset: u64,
         /// Bytes wanted; the payload of the answer is shorter only at the end of the chunk file.
         pub len: u32,
-        /// Of a file that a mount made while it measured the network (see `docs/design/instruments.md`): answered
-        /// with zeros out of memory.
-        pub netbench: bool,
     }
 }

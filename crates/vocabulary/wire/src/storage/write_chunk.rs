@@ -18,8 +18,6 @@ crate::message! {
         pub floor: u64,
         /// Answer when durable (O_SYNC, O_DSYNC).
         pub sync: bool,
-        /// To a file that a mount made while it measures the network: the payload is dropped, nothing is written.
-        pub netbench: bool,
     } tags {
         /// Only if [`super::ChunkStat::cuts`] is still this; else CUT_SINCE. Of an append: after a truncate its place is
         /// others'.

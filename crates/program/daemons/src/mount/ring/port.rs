@@ -1,5 +1,6 @@
 //! The port of a lane on a thread with a reactor.
 
+use super::super::hands::Hands;
 use super::super::pages::{Dropped, Notice};
 use super::RingHands;
 use super::pool::{Lease, lease};
@@ -64,6 +65,17 @@ impl RingPort {
 
     fn trouble(&self, e: &NetError) {
         self.lane.hands.say(format_args!("{e}"));
+    }
+
+    /// The same for as long as there is sense in it.
+    async fn exchange_watched(&self, calls: &mut [Call<'_>]) {
+        for call in calls.iter_mut() {
+            call.outcome = Outcome::Unreachable;
+        }
+        let waited = self.watch.over(&self.thread, pin!(self.exchange(calls))).await;
+        if waited == Err(Stopped::TimedOut) {
+            self.timed_out(calls);
+        }
     }
 
     /// All calls to their nodes at once.
@@ -205,12 +217,9 @@ impl Drop for RingPort {
 
 impl Port for RingPort {
     async fn call(&self, calls: &mut [Call<'_>]) {
-        for call in calls.iter_mut() {
-            call.outcome = Outcome::Unreachable;
-        }
-        let waited = self.watch.over(&self.thread, pin!(self.exchange(calls))).await;
-        if waited == Err(Stopped::TimedOut) {
-            self.timed_out(calls);
+        match self.lane.hands.netbench.get() {
+            None => self.exchange_watched(calls).await,
+            Some(netbench) => netbench.around(calls, async |calls| self.exchange_watched(calls).await).await,
         }
     }
 
@@ -265,5 +274,9 @@ impl Port for RingPort {
 impl MountPort for RingPort {
     fn begin(&self, asker: &Asker<'_>) {
         self.lane.begin(asker);
+    }
+
+    fn hands(&self) -> &Hands {
+        &self.lane.hands
     }
 }

@@ -80,16 +80,7 @@ fn chunk(ino: u64) -> ChunkId {
 
 fn write(ino: u64) -> WriteChunk {
     let (target, owner) = (TargetId(101), Owner::default());
-    WriteChunk {
-        target,
-        chunk: chunk(ino),
-        offset: 0,
-        owner,
-        floor: 0,
-        sync: false,
-        netbench: false,
-        uncut: None,
-    }
+    WriteChunk { target, chunk: chunk(ino), offset: 0, owner, floor: 0, sync: false, uncut: None }
 }
 
 /// Goal: a write that was let through before the deletion of its chunk file, and ends after it, is refused after all
@@ -183,7 +174,7 @@ fn copies_between_targets() {
     let reply = CopyChunkReply::from_bytes(&body).unwrap();
     assert_eq!((reply.copied, reply.written.size), (7, 9));
     let mut room = Payload::new().unwrap();
-    let read = ReadChunk { target, chunk: chunk(2), offset: 0, len: 20, netbench: false };
+    let read = ReadChunk { target, chunk: chunk(2), offset: 0, len: 20 };
     fixture.storaged.serve(read.into(), None, &mut room).unwrap();
     assert_eq!(&room.bytes()[..9], b"\0\0content");
     assert_eq!(copy(target, TargetId(103), 2).unwrap_err(), Status::errno(Errno::EXDEV));

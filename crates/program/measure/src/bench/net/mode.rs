@@ -1,128 +1,91 @@
-//! `skep bench net mode`: the mode of a mount in which storage daemons drop what is written and answer reads from
-//! memory, in one directory, as long as this command runs.
+//! `skep bench net mode`: a mount of its own, whose storage daemons drop what is written and answer reads from memory, as
+//! long as this command runs.
 
 use crate::bench::scratch::{abandoned, own_name};
 use clap::Args;
-use rustix::fs::{Mode, XattrFlags, lgetxattr, mkdir, setxattr};
-use skep_base::access::CLUSTER_VARIABLE;
-use skep_base::attributes::{NETBENCH, NETBENCH_MARK};
+use rustix::fs::{Mode, lgetxattr, mkdir};
+use rustix::process::{Pid, Signal, kill_process};
+use skep_base::access::{AccessArgs, CLUSTER_VARIABLE, is_of_another};
+use skep_base::attributes::NETBENCH;
 use skep_base::cluster_file::ClusterFile;
 use skep_base::daemon::Stop;
-use skep_base::mount_table;
+use skep_base::mount_table::{self, MountEntry};
 use skep_base::units::Period;
 use skep_base::{Failure, Outcome};
-use skep_client::state::NETBENCH_MARKS_MAX;
+use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the mode is on.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    /// A command that was killed leaves the mode on for so long at most.
-    lease: Duration,
-    /// How often it is renewed.
-    renew_every: Duration,
-    /// The mount ends it after this time, whatever is asked.
-    total: Duration,
-    /// So much of that is left for cleaning up: with the mode go the marks that tell what may be removed.
-    cleanup: Duration,
-}
+/// The mount answers within this time, or does not come.
+const MOUNT_LIMIT: Duration = Duration::from_secs(30);
+/// It ends within this time unless somebody is in it.
+const END_LIMIT: Duration = Duration::from_secs(10);
+/// How often it is looked whether it is there, or has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-const LIMITS: Limits = Limits {
-    lease: Duration::from_secs(5),
-    renew_every: Duration::from_secs(1),
-    total: Duration::from_secs(600),
-    cleanup: Duration::from_secs(30),
-};
-/// Longest list of directories that are measured in.
-const LIST_MAX: usize = 4_096;
-
-/// Names of directories in which the mode is on begin so.
+/// Names of directories in which contents are dropped begin so, and those of mount points.
 pub const PREFIX: &str = ".skep-netbench-";
 /// Names that load generators make begin so.
 const LOAD_PREFIX: &str = "skep-bench-";
 
-/// Arguments of `skep bench net mode`.
+/// Which mount is measured.
 #[derive(Debug, Args)]
-pub struct ModeArgs {
+pub struct WhichArgs {
     /// The mount [default: that of SKEP_CLUSTER; the only one of this machine]
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
+    /// Options of the mount beside it that is made for measuring, as for skep mount (config=FILE, transport=dev, ...)
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+}
+
+/// Arguments of `skep bench net mode`.
+#[derive(Debug, Args)]
+pub struct ModeArgs {
+    #[command(flatten)]
+    which: WhichArgs,
     /// Name of the directory, which must not exist yet [default: .skep-netbench-HOST-...]
     #[arg(long, value_name = "NAME")]
     directory: Option<PathBuf>,
-    /// How long (10 min at most, of which the last 30 s are for cleaning up); it ends sooner when the command does
+    /// How long; it ends sooner when the command does
     #[arg(long = "for", value_name = "TIME", default_value = "60s")]
     time: Period,
 }
 
-/// What has the mode: a mount.
-pub trait Switch {
-    /// Begins or goes on in this directory for so long; zero ends it.
-    fn set(&self, dir: &Path, lease: Duration) -> rustix::io::Result<()>;
-    /// Was this made in such a directory while the mode was on?
-    fn is_marked(&self, path: &Path) -> bool;
-    /// What was made in this directory and got no mark, for there were too many.
-    fn unmarked(&self, dir: &Path) -> u64;
+/// A mount that drops contents, of this process: when that ends, so does the mount.
+struct Beside {
+    point: PathBuf,
+    process: Child,
 }
 
-/// A mount of this machine.
-pub struct Mounted;
-
-impl Switch for Mounted {
-    fn set(&self, dir: &Path, lease: Duration) -> rustix::io::Result<()> {
-        setxattr(dir, NETBENCH, lease.as_millis().to_string().as_bytes(), XattrFlags::empty())
-    }
-
-    fn is_marked(&self, path: &Path) -> bool {
-        let mut mark = [0; 1];
-        lgetxattr(path, NETBENCH_MARK, &mut mark[..]) == Ok(1) && mark == *b"1"
-    }
-
-    fn unmarked(&self, dir: &Path) -> u64 {
-        let mut list = [0; LIST_MAX];
-        let len = lgetxattr(dir, NETBENCH, &mut list[..]).unwrap_or(0);
-        let Ok(all) = serde_json::from_slice::<Vec<serde_json::Value>>(&list[..len]) else { return 0 };
-        let Ok(own) = dir.symlink_metadata() else { return 0 };
-        let ours = all.iter().find(|one| one["directory"] == own.ino());
-        ours.and_then(|one| one["unmarked"].as_u64()).unwrap_or(0)
-    }
-}
-
-/// A directory in which the mode is on. It is off, and the directory gone, when this is dropped.
-pub struct Scratch<S: Switch = Mounted> {
+/// A directory on such a mount. What was made in it through the mount goes with it when this is dropped.
+pub struct Scratch {
     path: PathBuf,
-    switch: S,
-    limits: Limits,
-    began: Instant,
-    told: AtomicBool,
+    beside: Beside,
 }
 
 /// The mount that is meant.
-pub fn mount_point(named: Option<&Path>) -> Outcome<PathBuf> {
+pub fn mount_point(named: Option<&Path>) -> Outcome<MountEntry> {
     let mounts = mount_table::read().map_err(|e| Failure::local("list of mounts", e))?;
     let ours: Vec<_> = mounts.into_iter().filter(|mount| mount.is_skep()).collect();
+    let topmost = |point: &Path| ours.iter().rev().find(|mount| mount.point == point).cloned();
     match (named, ours.as_slice()) {
         (Some(path), _) => {
             let path = std::fs::canonicalize(path).map_err(|e| Failure::local(path.display(), e))?;
-            match ours.iter().any(|mount| mount.point == path) {
-                true => Ok(path),
-                false => {
-                    Err(Failure::new(format!("{}: no Skep file system is mounted there", path.display())))
-                }
-            }
+            topmost(&path).ok_or_else(|| {
+                Failure::new(format!("{}: no Skep file system is mounted there", path.display()))
+            })
         }
-        _ if let Some(point) = cluster_mount()? => match ours.iter().any(|mount| mount.point == point) {
-            true => Ok(point),
-            false => Err(Failure::new(format!(
+        _ if let Some(point) = cluster_mount()? => topmost(&point).ok_or_else(|| {
+            Failure::new(format!(
                 "{}: the cluster of SKEP_CLUSTER is not mounted there: mount it, or name a mount by --mount",
                 point.display()
-            ))),
-        },
-        (None, [one]) => Ok(one.point.clone()),
+            ))
+        }),
+        (None, [one]) => Ok(one.clone()),
         (None, []) => {
             Err(Failure::new("no Skep file system is mounted here: `skep mount`, or name it by --mount"))
         }
@@ -163,25 +126,99 @@ fn sweep(mount: &Path) {
     }
 }
 
-impl Scratch {
-    /// Makes the directory and switches the mode on in it.
-    pub fn new(mount: &Path, name: Option<&Path>) -> Outcome<Self> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(Failure::new("the mode drops what is written: only root may switch it on"));
+/// What `skep mount` is told, for one like `mount`: with its cluster's configuration if `skep up` made it, else with the
+/// installed one.
+fn words(mount: &MountEntry, options: &[String]) -> Outcome<Vec<OsString>> {
+    let access =
+        AccessArgs { mgmtd: Vec::new(), key: None, cluster: None, insecure: false, timeout: Period::secs(5) };
+    let variable = std::env::var_os(CLUSTER_VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from);
+    let cluster = match access.of_mount(mount)?.cluster {
+        Some(file) => Some(ClusterFile::read(&file)?),
+        None => variable.map(|file| ClusterFile::read(&file)).transpose()?,
+    };
+    let mut words: Vec<OsString> = Vec::new();
+    match cluster.filter(|cluster| !is_of_another(&mount.source, &cluster.mgmtd)) {
+        Some(cluster) => words.extend(["--config".into(), cluster.dir.join("etc/mount.toml").into()]),
+        None => words.push(mount.source.clone().into()),
+    }
+    words.extend(options.iter().flat_map(|list| ["-o".into(), list.into()]));
+    Ok(words)
+}
+
+impl Beside {
+    /// Mounts, beside `mount`.
+    fn new(mount: &MountEntry, options: &[String]) -> Outcome<Self> {
+        let above = std::env::temp_dir();
+        for dir in abandoned(&above, PREFIX) {
+            // One that is in use still cannot be removed.
+            let _ = std::fs::remove_dir(dir);
         }
-        sweep(mount);
-        let own = PathBuf::from(own_name(PREFIX));
-        Self::at(mount.join(name.unwrap_or(&own)), Mounted, LIMITS)
+        let point = above.join(own_name(PREFIX));
+        let local = |e: std::io::Error| Failure::local(point.display(), e);
+        let program = std::env::current_exe().map_err(local)?;
+        let mut command = Command::new(program);
+        command.args(["mount", "--foreground", "--netbench", &std::process::id().to_string()]);
+        command.args(words(mount, options)?).args(["--set", "http=", "--set", "log=warn", "--set"]);
+        command.arg(format!("mount_point={}", point.display()));
+        // What is typed at the terminal is for this command, which ends the mount after the load.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+        mkdir(&point, Mode::RWXU).map_err(|e| local(e.into()))?;
+        let process = command.spawn().map_err(local)?;
+        let mut beside = Self { point, process };
+        let until = Instant::now() + MOUNT_LIMIT;
+        while mount_table::at(&beside.point).map_err(|e| Failure::local("list of mounts", e))?.is_none() {
+            beside.check()?;
+            if Instant::now() >= until {
+                let seconds = MOUNT_LIMIT.as_secs();
+                return Err(Failure::new(format!("nothing was mounted for measuring within {seconds} s")));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(beside)
+    }
+
+    /// Does it go on?
+    fn check(&mut self) -> Outcome {
+        match self.process.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(Failure::new(format!(
+                "{}: the mount for measuring has ended ({status}); what it said stands above",
+                self.point.display()
+            ))),
+            Err(e) => Err(Failure::local(self.point.display(), e)),
+        }
     }
 }
 
-impl<S: Switch> Scratch<S> {
-    fn at(path: PathBuf, switch: S, limits: Limits) -> Outcome<Self> {
-        let began = Instant::now();
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.process.id().cast_signed()) {
+            // It fails for one that has ended.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let until = Instant::now() + END_LIMIT;
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        if let Err(e) = std::fs::remove_dir(&self.point) {
+            warning!("{}: {e}; it ends when nobody is in it", self.point.display());
+        }
+    }
+}
+
+impl Scratch {
+    /// Makes the mount and the directory.
+    pub fn new(which: &WhichArgs, name: Option<&Path>) -> Outcome<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Failure::new("what is written is dropped: only root may do that"));
+        }
+        let mount = mount_point(which.mount.as_deref())?;
+        sweep(&mount.point);
+        let beside = Beside::new(&mount, &which.options)?;
+        let own = PathBuf::from(own_name(PREFIX));
+        let path = beside.point.join(name.unwrap_or(&own));
         mkdir(&path, Mode::RWXU).map_err(|e| Failure::local(path.display(), std::io::Error::from(e)))?;
-        let scratch = Self { path, switch, limits, began, told: AtomicBool::new(false) };
-        scratch.renew()?;
-        Ok(scratch)
+        Ok(Self { path, beside })
     }
 
     /// The directory.
@@ -189,153 +226,73 @@ impl<S: Switch> Scratch<S> {
         &self.path
     }
 
-    /// The load must have ended then: what is left of the mode's time is needed to clean up.
-    pub fn ends(&self) -> Instant {
-        self.began + self.most()
+    /// Fails when the mount has ended.
+    pub fn check(&mut self) -> Outcome {
+        self.beside.check()
     }
 
-    /// How long a load can go on.
-    fn most(&self) -> Duration {
-        self.limits.total.saturating_sub(self.limits.cleanup)
-    }
-
-    /// How often the mode must be renewed.
-    pub fn renew_every(&self) -> Duration {
-        self.limits.renew_every
-    }
-
-    /// Keeps the mode on; says it when files have been made that it is not for.
-    pub fn renew(&self) -> Outcome {
-        self.switch.set(&self.path, self.limits.lease).map_err(|e| {
-            let why = match e {
-                rustix::io::Errno::TIMEDOUT => {
-                    format!("the mode has been on for {} s, the limit", self.limits.total.as_secs())
-                }
-                rustix::io::Errno::BUSY => "too many directories are measured in already".to_owned(),
-                rustix::io::Errno::NOTEMPTY => "the mode has ended: nobody renewed it in time".to_owned(),
-                e => std::io::Error::from(e).to_string(),
-            };
-            Failure::local(self.path.display(), why)
-        })?;
-        if let Some(said) = self.beyond().filter(|_| !self.told.swap(true, Relaxed)) {
-            eprintln!("note: {said}");
-        }
-        Ok(())
-    }
-
-    /// What is to be said of files that go to disks, if there are any.
-    pub fn beyond(&self) -> Option<String> {
-        let many = self.switch.unmarked(&self.path);
-        (many > 0).then(|| {
-            format!(
-                "{}: {NETBENCH_MARKS_MAX} files and directories were made in it, and at least {many} more, whose \
-                 contents are kept on disks: make fewer, or the figures are not of the network alone",
-                self.path.display()
-            )
-        })
-    }
-
-    /// What was made below `dir` while the mode was on, contents before their directory.
-    fn marked(
-        &self,
-        dir: &Path,
-        renewed: &mut Instant,
-        into: &mut Vec<(PathBuf, u64)>,
-    ) -> std::io::Result<()> {
-        for entry in std::fs::read_dir(dir)? {
-            let path = entry?.path();
-            if renewed.elapsed() > self.limits.renew_every {
-                // With the mode the marks would go.
-                self.switch.set(&self.path, self.limits.lease)?;
-                *renewed = Instant::now();
-            }
-            if !self.switch.is_marked(&path) {
-                continue;
-            }
-            let meta = path.symlink_metadata()?;
-            if meta.is_dir() {
-                self.marked(&path, renewed, into)?;
-            }
-            into.push((path, meta.ino()));
-        }
-        Ok(())
-    }
-
-    /// Keeps the mode on until the time is over or a signal comes; in any case not for so long that nothing could be
-    /// cleaned up. `false`: there was a signal.
-    pub fn keep(&self, time: Duration, stop: &Stop) -> Outcome<bool> {
-        let until = self.began + time.min(self.most());
+    /// Waits until the time is over or a signal comes, which is `false`.
+    fn keep(&mut self, time: Duration, stop: &Stop) -> Outcome<bool> {
+        let until = Instant::now() + time;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(true);
             }
-            if stop.wait(left.min(self.limits.renew_every)) {
+            if stop.wait(left.min(Duration::from_secs(1))) {
                 return Ok(false);
             }
-            self.renew()?;
+            self.check()?;
         }
     }
 }
 
-impl<S: Switch> Drop for Scratch<S> {
+/// Was it made through this mount? Anything else was moved in, and is somebody's.
+fn is_made_here(path: &Path) -> bool {
+    let mut mark = [0; 1];
+    lgetxattr(path, NETBENCH, &mut mark[..]) == Ok(1) && mark == *b"1"
+}
+
+/// Removes what is below `dir` and was made through this mount.
+fn clean(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if !is_made_here(&path) {
+            continue;
+        }
+        if path.symlink_metadata()?.is_dir() {
+            clean(&path)?;
+            // What was moved in keeps it, and is told of the uppermost directory.
+            let _ = std::fs::remove_dir(path);
+        } else {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Scratch {
     fn drop(&mut self) {
-        // What was made in it is told while the mode is on; anything else was moved in, and is somebody's.
-        let mut marked = Vec::new();
-        if let Err(e) = self.marked(&self.path, &mut Instant::now(), &mut marked) {
-            warning!("{}: {e}", self.path.display());
+        if let Err(e) = clean(&self.path).and_then(|()| std::fs::remove_dir(&self.path)) {
+            let why = "what is left in it was not made there: look at it, then remove it by hand";
+            warning!("{}: {e}; {why}", self.path.display());
         }
-        let beyond = self.beyond();
-        // Off before anything is removed: nothing is dropped any more whatever becomes of the rest.
-        if let Err(e) = self.switch.set(&self.path, Duration::ZERO) {
-            warning!("{}: switching off: {e}; it ends by itself", self.path.display());
-        }
-        for (path, inode) in &marked {
-            if let Err(e) = remove(path, *inode) {
-                warning!("{}: {e}", path.display());
-            }
-        }
-        if let Err(e) = std::fs::remove_dir(&self.path) {
-            let why = beyond
-                .unwrap_or_else(|| "what is left in it was not made there while the mode was on".to_owned());
-            warning!("{}: {e}; {why}: look at it, then remove it by hand", self.path.display());
-        }
-    }
-}
-
-/// Removes it if it is the same still.
-fn remove(path: &Path, inode: u64) -> std::io::Result<()> {
-    match path.symlink_metadata() {
-        Ok(meta) if meta.ino() != inode => Ok(()),
-        Ok(meta) if meta.is_dir() => std::fs::remove_dir(path),
-        Ok(_) => std::fs::remove_file(path),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
     }
 }
 
 /// Does it.
 pub fn run(args: &ModeArgs, out: &mut dyn Write) -> Outcome {
-    let time = args.time.duration();
-    if time > LIMITS.total {
-        return Err(Failure::usage(format!("--for: {} s at most", LIMITS.total.as_secs())));
-    }
     let stop = Stop::of_command().map_err(|e| Failure::local("signals", e))?;
-    let mount = mount_point(args.mount.as_deref())?;
-    let scratch = Scratch::new(&mount, args.directory.as_deref())?;
+    let mut scratch = Scratch::new(&args.which, args.directory.as_deref())?;
     writeln!(out, "{}", scratch.path().display())?;
     out.flush()?;
     eprintln!(
         "contents of files made in it are dropped, for {} s or until this command ends; then it is removed (if this \
-         command is killed, they are dropped for {} s more, and the next `skep bench net mode` or `run` here removes it)",
-        time.min(scratch.most()).as_secs(),
-        LIMITS.lease.as_secs()
+         command is killed, the next `skep bench net mode` or `run` here removes it)",
+        args.time.duration().as_secs()
     );
-    match scratch.keep(time, &stop)? {
+    match scratch.keep(args.time.duration(), &stop)? {
         true => Ok(()),
-        false => Err(Failure::interrupted("stopped before its time was over: the mode is off")),
+        false => Err(Failure::interrupted("stopped before its time was over: contents are kept again")),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,23 +3,17 @@
 use super::super::load::{perform, size};
 use super::super::output::ShowArgs;
 use super::super::worker;
-use super::mode::{Scratch, mount_point};
+use super::mode::{Scratch, WhichArgs};
 use clap::Args;
-use rustix::process::{Signal, getpid, kill_process};
 use skep_base::{Failure, Outcome};
 use skep_bench::job::{IoJob, Job, Work, Workers};
 use std::io::Write;
-use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Instant;
 
 /// Arguments of `skep bench net run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The mount [default: that of SKEP_CLUSTER; the only one of this machine]
-    #[arg(long, value_name = "DIR")]
-    mount: Option<PathBuf>,
+    #[command(flatten)]
+    which: WhichArgs,
     /// Worker processes
     #[arg(long, short = 'p', default_value_t = 4, value_name = "N")]
     processes: u32,
@@ -58,42 +52,10 @@ impl RunArgs {
 pub fn run(args: &RunArgs, out: &mut dyn Write) -> Outcome {
     let plain = |e: &dyn std::fmt::Display| Failure::new(e.to_string());
     args.job("/").check().map_err(|e| Failure::usage(e.to_string()))?;
-    let scratch = Scratch::new(&mount_point(args.mount.as_deref())?, None)?;
+    let mut scratch = Scratch::new(&args.which, None)?;
     let directory = scratch.path().to_str().ok_or_else(|| Failure::new("the mount's path is not text"))?;
     let job = args.job(directory);
     let mut crew = worker::crew(args.processes).map_err(|e| plain(&e))?;
-    let lost: Mutex<Option<Failure>> = Mutex::new(None);
-    let outcome = std::thread::scope(|scope| {
-        let (done, ends) = channel::<()>();
-        let (scratch, lost) = (&scratch, &lost);
-        scope.spawn(move || {
-            let lose = |why: Failure| {
-                let mut lost = lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                if lost.is_none() {
-                    *lost = Some(why);
-                    // The load ends in good order, as if somebody had interrupted it.
-                    let _ = kill_process(getpid(), Signal::TERM);
-                }
-            };
-            while ends.recv_timeout(scratch.renew_every()) == Err(RecvTimeoutError::Timeout) {
-                if Instant::now() >= scratch.ends() {
-                    lose(Failure::new("it lasts 10 min, cleaning up included: give it less to do"));
-                }
-                // Kept on while the load cleans up, too.
-                if let Err(failure) = scratch.renew() {
-                    lose(failure);
-                    return;
-                }
-            }
-        });
-        let outcome = perform(&job, &mut crew, &args.show, out);
-        drop(done);
-        outcome
-    });
-    match lost.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-        Some(why) => {
-            Err(Failure::new(format!("the mode ended before the load did, the figures are void: {why}")))
-        }
-        None => outcome.and_then(|()| scratch.beyond().map_or(Ok(()), |said| Err(Failure::new(said)))),
-    }
+    let outcome = perform(&job, &mut crew, &args.show, out);
+    scratch.check().and(outcome)
 }

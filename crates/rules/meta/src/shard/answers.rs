@@ -1,0 +1,70 @@
+//! When answers leave.
+
+use super::Shard;
+use super::waits::{For, Parked};
+use crate::ctx::Done;
+use crate::group::Host;
+use crate::group::Request;
+use crate::row::slot::Gate;
+use crate::store::Store;
+use skep_types::LogIndex;
+use skep_wire::meta::MetaRequest;
+use skep_wire::{Refusal, Status};
+
+impl Shard {
+    /// Sends an answer as soon as its gate allows.
+    pub(super) fn release<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+        done: Done,
+        logged: Option<LogIndex>,
+    ) {
+        let stamp = self.stamp();
+        let to = request.reply_to;
+        let gate = match done.gate {
+            Gate::Open if host.config.sync_always && logged.is_some() => Gate::Durable,
+            _ if host.config.canary_votes_early && matches!(request.message, MetaRequest::Prepare(_)) => {
+                Gate::Open
+            }
+            gate => gate,
+        };
+        let what = match gate {
+            Gate::Open => return self.answer(host, to, stamp, Ok(done.body)),
+            Gate::Durable if self.durable >= logged.unwrap_or(self.last) => {
+                return self.answer(host, to, stamp, Ok(done.body));
+            }
+            Gate::Durable => For::Durable(logged.unwrap_or(self.last)),
+            Gate::Trim(gate) => For::Trim(gate.ino, gate.id),
+        };
+        self.park(host, what, Parked::Answer { to, stamp, result: Ok(done.body) });
+    }
+
+    /// Parks, or says BUSY when too many wait.
+    pub(super) fn park<S: Store>(&mut self, host: &mut Host<S>, what: For, parked: Parked) {
+        host.out.sync_now = true;
+        let is_full = host.load.waits >= host.config.limits.waits;
+        let refused = if is_full { Some(parked) } else { self.waits.park(host.now, what, parked) };
+        if let Some(parked) = refused {
+            self.give_up(host, parked, "too many requests wait");
+        }
+    }
+
+    pub(super) fn give_up<S: Store>(&mut self, host: &mut Host<S>, parked: Parked, why: &str) {
+        let to = match parked {
+            Parked::Answer { to, stamp, .. } => {
+                return self.answer(host, to, stamp, Err(Refusal::with(Status::BUSY, why)));
+            }
+            Parked::Again(request) => request.reply_to,
+        };
+        self.answer(host, to, self.stamp(), Err(Refusal::with(Status::BUSY, why)));
+    }
+
+    /// A wait is over.
+    pub(super) fn resume<S: Store>(&mut self, host: &mut Host<S>, parked: Parked) {
+        match parked {
+            Parked::Answer { to, stamp, result } => self.answer(host, to, stamp, result),
+            Parked::Again(request) => self.again.push_back(request),
+        }
+    }
+}
