@@ -34,9 +34,7 @@ pub fn checks(cluster: &Cluster, status: &StatusReply, until: Instant, more: Mor
         let found: Vec<Check> = std::thread::scope(|scope| {
             let looking: Vec<_> = nodes
                 .iter()
-                .map(|node| {
-                    (&node.node, scope.spawn(|| node_checks(cluster, status, &node.node, until, more)))
-                })
+                .map(|node| (&node.node, scope.spawn(|| node_checks(cluster, &node.node, until, more))))
                 .collect();
             let lost = || Err(Failure::new("the question was lost (a bug: please report it)"));
             let look = |(node, found): (&NodeEntry, ScopedJoinHandle<'_, Vec<Check>>)| {
@@ -54,13 +52,7 @@ fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-fn node_checks(
-    cluster: &Cluster,
-    status: &StatusReply,
-    node: &NodeEntry,
-    until: Instant,
-    more: More<'_>,
-) -> Vec<Check> {
+fn node_checks(cluster: &Cluster, node: &NodeEntry, until: Instant, more: More<'_>) -> Vec<Check> {
     let answer = ping(cluster, node, left(until).min(ANSWER_LIMIT));
     let mut checks: Vec<Check> =
         answer.as_ref().ok().and_then(|lost| lost_check(node, *lost)).into_iter().collect();
