@@ -4,7 +4,7 @@
 use crate::hub::{CallId, Hub, Place};
 use skep_meta::limit::Limits;
 use skep_meta::store::{Batch, MemoryStore, Store};
-use skep_meta::{Action, Command, Config, Group, Input, Internal, Output};
+use skep_meta::{Action, Command, Config, Group, Input, Internal, Job, Output};
 use skep_types::log::{EntryKind, Moves, Record};
 use skep_types::{Decode, Incarnation, Ino, LogSeq, NodeId, ShardId, Term};
 use skep_wire::meta::MetaRequest;
@@ -88,8 +88,8 @@ pub struct Metad {
     pub syncing: bool,
     /// Somebody asked for a sync meanwhile.
     pub sync_again: bool,
-    /// Calls to other servers, with the number of the task.
-    pub tasks: BTreeMap<CallId, u64>,
+    /// Calls to other servers, and what they are for.
+    pub tasks: BTreeMap<CallId, Job>,
     /// A tick is planned for then.
     pub tick_at: Option<u64>,
 }

@@ -5,6 +5,7 @@
 mod errands;
 mod events;
 mod host;
+mod job;
 mod map;
 mod message;
 mod sessions;
@@ -16,9 +17,8 @@ mod travel;
 pub use errands::{Errands, Owner};
 pub use events::Events;
 pub use host::{Host, Load, not_ready};
-pub use message::{
-    Input, Job, JobFailure, JobReply, Output, PeerIdentity, Reply, Request, ShardMessage, Task,
-};
+pub use job::{Class, Job, JobFailure, JobReply, Line, ShardMessage, Task};
+pub use message::{Input, Output, PeerIdentity, Reply, Request};
 pub use sessions::Sessions;
 
 use crate::shard::{Shard, is_circle_over};

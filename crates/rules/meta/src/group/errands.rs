@@ -1,6 +1,7 @@
 //! Errands: jobs for other servers, repeated until they succeed, with growing pauses.
 
-use super::message::{Job, Output, Task};
+use super::job::{Job, Task};
+use super::message::Output;
 use crate::limit::{RETRY_FIRST_MS, RETRY_LAST_MS};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

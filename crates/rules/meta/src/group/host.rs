@@ -2,7 +2,8 @@
 
 use super::errands::Errands;
 use super::events::Events;
-use super::message::{Output, Reply, Request, ShardMessage};
+use super::job::ShardMessage;
+use super::message::{Output, Reply, Request};
 use super::sessions::Sessions;
 use super::stats::Counters;
 use crate::config::Config;

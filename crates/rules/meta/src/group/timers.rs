@@ -2,7 +2,7 @@
 
 use super::Group;
 use super::errands::Owner;
-use super::message::{Job, JobFailure, JobReply, Task};
+use super::job::{Job, JobFailure, JobReply, Task};
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;

@@ -4,7 +4,8 @@
 //! as they come. Its header comes last: a range of rows without one is no shard, and is swept.
 
 use super::errands::Owner;
-use super::message::{Job, Request, ShardMessage};
+use super::job::{Job, ShardMessage};
+use super::message::Request;
 use super::{Group, not_ready};
 use crate::command::COMMAND_LEVEL_MAX;
 use crate::key;
