@@ -80,8 +80,8 @@ pub struct Metad {
     candidate: Option<MemoryStore>,
     /// Rows that survived a kill in the page cache.
     survived: Option<MemoryStore>,
-    /// All rows, while it runs without those of a shard.
-    mislaid: Option<MemoryStore>,
+    /// All rows, while it runs without those of this shard.
+    mislaid: Option<(MemoryStore, ShardId)>,
     /// Records that are not in the log although they were answered.
     late: Vec<Record>,
     /// A sync is under way.
@@ -208,7 +208,8 @@ impl Metad {
             hub.fail(format!("metad stops: {e}"));
             return None;
         }
-        if is_map {
+        let made_anew = |(_, shard): &mut (_, ShardId)| server.shards().any(|made| made == *shard);
+        if is_map && self.mislaid.as_mut().is_some_and(made_anew) {
             self.mislaid = None;
         }
         if bounded {
@@ -256,7 +257,7 @@ impl Metad {
             true
         });
         if scanned.and_then(|()| left.apply(rows.applied(), &[], batch)).is_ok() {
-            (self.survived, self.mislaid) = (Some(left), Some(rows));
+            (self.survived, self.mislaid) = (Some(left), Some((rows, shard)));
         }
     }
 
@@ -319,7 +320,7 @@ impl Metad {
         let rows = self.server.take().map(Group::into_store);
         let in_log = rows.filter(|rows| rows.applied().0 <= self.last());
         self.survived = in_log.filter(|_| hub.rng.percent(50));
-        if let Some(rows) = self.mislaid.take() {
+        if let Some((rows, _)) = self.mislaid.take() {
             self.survived = Some(rows);
         }
         self.forget_process();

@@ -22,7 +22,9 @@ const TICK_MS: u64 = 100;
 const DEPOSED_TRIMMING: u64 = 30;
 /// Of a thousand replies so many have the stamp of another shard, with that canary.
 const WRONG_STAMPS: u64 = 20;
-/// Rows that are missing are put back within so many milliseconds.
+/// Rows that are missing are missed within so many milliseconds, where other shards go on ...
+const MISSED_MS: u64 = 3_000;
+/// ... and put back within so many.
 const PUT_BACK_MS: u64 = 200;
 /// metad syncs its log this often.
 const SYNC_INTERVAL_MS: u64 = 50;
@@ -295,11 +297,17 @@ impl World {
         let is_vote = matches!(input, Input::Courier { result: Ok(JobReply::Voted(_)), .. });
         let low = is_vote && self.has_little_room(at, hub);
         let is_map = matches!(input, Input::Map { .. });
-        if let Some(out) = self.metads[at].step_in(input, low, hub) {
+        let out = self.metads[at].step_in(input, low, hub);
+        if is_map && self.metads[at].lacks_rows() {
+            hub.coverage.hit(match out {
+                Some(_) => "a server went on without rows of one shard",
+                None => "a server found rows missing and ended",
+            });
+            let due = hub.now + if out.is_some() { hub.rng.below(MISSED_MS) } else { 0 };
+            self.queue.at(due, &mut hub.rng, Event::PutBack(node));
+        }
+        if let Some(out) = out {
             self.carry_out_with(at, life, out, hub);
-        } else if is_map && self.metads[at].lacks_rows() {
-            hub.coverage.hit("a server found rows missing and ended");
-            self.queue.at(hub.now, &mut hub.rng, Event::PutBack(node));
         }
     }
 

@@ -133,6 +133,15 @@ impl Events {
         }
     }
 
+    /// Whoever asked by these shards is answered with what there is.
+    pub fn dismiss(&mut self, is_gone: impl Fn(ShardId) -> bool) {
+        let is_asked = |client: &ClientId| self.boxes.get(client).and_then(|outbox| outbox.parked);
+        let asked = self.deadlines.iter().map(|(_, client)| *client);
+        let gone: Vec<ClientId> =
+            asked.filter(|client| is_asked(client).is_some_and(|parked| is_gone(parked.shard))).collect();
+        gone.into_iter().for_each(|client| self.answer_parked(client));
+    }
+
     /// Time passed.
     pub fn expire(&mut self, now: Millis) {
         while let Some((until, client)) = self.deadlines.first().copied() {

@@ -27,6 +27,7 @@ impl<S: Store> Group<S> {
         let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
         let level = map.command_level.min(COMMAND_LEVEL_MAX);
         self.host.seats = map.shards.iter().map(|entry| (entry.shard, entry.clone())).collect();
+        self.host.dismiss_askers();
         for entry in &map.shards {
             self.deliver(entry.shard, |shard, host| shard.placed(host, entry))?;
         }
@@ -66,20 +67,32 @@ impl<S: Store> Group<S> {
         }
     }
 
-    /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be.
-    fn require_rows(&self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
-        let is_lost = |entry: &&ShardEntry| {
-            let is_here = self.shards.contains_key(&entry.shard) || entry.state == ShardState::Moving;
-            entry.is_led_by(own) && !is_here
-        };
-        let Some(first) = map.shards.iter().find(is_lost) else { return Ok(()) };
-        let count = map.shards.iter().filter(is_lost).count();
-        Err(StoreError::Corrupt(format!(
-            "{count} shards of this server (the first is {}) have no rows here, and mgmtd says that they were used: \
-             they are not made anew. Is a disk with `log` or `rows` not mounted? Else put the newest copy of the \
-             state directory back",
-            first.shard
-        )))
+    /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be. Nobody is
+    /// served from it. Where there is none of this server's shards, something is wrong with the server, and it ends.
+    fn require_rows(&mut self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
+        let (here, missing): (Vec<&ShardEntry>, Vec<&ShardEntry>) =
+            map.shards.iter().filter(|entry| entry.is_led_by(own)).partition(|entry| {
+                self.shards.contains_key(&entry.shard) || entry.state != ShardState::Active
+            });
+        let Some(first) = missing.first().map(|entry| entry.shard) else { return Ok(()) };
+        let what = format!(
+            "{} shards of this server (the first is {first}) have no rows here, and mgmtd says that they were used: they \
+             are not made anew",
+            missing.len()
+        );
+        if here.is_empty() {
+            return Err(StoreError::Corrupt(format!(
+                "{what}. Is a disk with `log` or `rows` not mounted? Else put the newest copy of the state directory back"
+            )));
+        }
+        let news = missing.iter().filter(|entry| self.travels.is_news(entry.shard, entry.epoch)).count();
+        if news > 0 {
+            self.host.out.warn(format!(
+                "{what}; nobody is served from them. Were they given to this server or taken from it by `skep shard give`, \
+                 and was mgmtd or this server put back from a backup of before that? Stop it, and put its newest copy back"
+            ));
+        }
+        Ok(())
     }
 
     /// Shards that were formatted or have come, on stable storage, of which mgmtd does not know it: it is to, before anybody
