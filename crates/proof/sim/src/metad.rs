@@ -49,6 +49,7 @@ fn limits(seed: u64) -> Limits {
         purge_batch: draw(3, 1),
         travel_rows: draw(8, 3),
         deletions_loaded: draw(4, 8),
+        deletion_looks: draw(9, 3),
         remembered: draw(5, 2),
         closes_remembered: draw(6, 2),
         recoveries: draw(7, 1),

@@ -24,8 +24,9 @@ pub use sessions::Sessions;
 use crate::shard::{Shard, is_circle_over};
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::ops::Bound;
-use skep_types::{Encode, FenceEpoch, LogSeq, MapVersion, Millis, ShardId, Timestamp};
+use skep_types::{ClientId, Encode, FenceEpoch, LogSeq, MapVersion, Millis, ShardId, Timestamp};
 use skep_wire::meta::{AskHistoryReply, MetaRequest, ShardStamp, StatsReply};
 use travel::Travels;
 
@@ -44,6 +45,10 @@ pub struct Group<S: Store> {
     resumed: ShardId,
     /// The one whose time came first in the last tick.
     ticked: ShardId,
+    /// Sessions that ended, of which the shards have not heard.
+    ended: BTreeSet<ClientId>,
+    /// Shards of which mgmtd may not know that they are here.
+    untold: Vec<ShardId>,
     /// Shards that come or have gone.
     travels: Travels,
     /// The row store failed: nothing is answered any more.
@@ -137,7 +142,7 @@ impl<S: Store> Group<S> {
     ) -> Result<Option<T>, StoreError> {
         let Some(place) = self.shards.get_mut(&shard) else { return Ok(None) };
         let done = what(place, &mut self.host)?;
-        place.tell_events(&mut self.host.events);
+        place.tell_events(&mut self.host.events, &self.host.sessions);
         if place.can_resume(self.host.config.limits.recoveries) {
             self.busy.insert(shard);
         } else {
@@ -157,7 +162,7 @@ impl<S: Store> Group<S> {
         &mut self,
         mut what: impl FnMut(&mut Shard, &mut Host<S>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let shards: alloc::vec::Vec<ShardId> = self.shards.keys().copied().collect();
+        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
         shards.into_iter().try_for_each(|shard| self.deliver(shard, &mut what).map(drop))
     }
 

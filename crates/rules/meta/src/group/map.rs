@@ -2,6 +2,7 @@
 
 use super::Group;
 use crate::command::{COMMAND_LEVEL_MAX, Format, Place};
+use crate::limit::SHARDS_TOLD_PER_STEP;
 use crate::row::header::Keys;
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
@@ -27,6 +28,10 @@ impl<S: Store> Group<S> {
         let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
         let level = map.command_level.min(COMMAND_LEVEL_MAX);
         self.host.seats = map.shards.iter().map(|entry| (entry.shard, entry.clone())).collect();
+        let is_untold = |entry: &&ShardEntry| {
+            entry.is_led_by(own) && matches!(entry.state, ShardState::New | ShardState::Moving)
+        };
+        self.untold = map.shards.iter().filter(is_untold).map(|entry| entry.shard).collect();
         self.host.dismiss_askers();
         for entry in &map.shards {
             self.deliver(entry.shard, |shard, host| shard.placed(host, entry))?;
@@ -100,7 +105,7 @@ impl<S: Store> Group<S> {
     pub fn formatted(&self) -> Vec<ShardAt> {
         let is_made = |shard: &&Shard| (shard.awaits_word() && shard.is_formatted()) || self.has_come(shard);
         let at = |shard: &Shard| ShardAt { shard: shard.id, epoch: self.host.shard_epoch(shard.id) };
-        self.shards.values().filter(is_made).map(at).collect()
+        self.untold.iter().filter_map(|shard| self.shards.get(shard)).filter(is_made).map(at).collect()
     }
 
     /// The map gives this server a shard: it is made when it is new and there are no rows of it.
@@ -129,17 +134,27 @@ impl<S: Store> Group<S> {
 
     pub(super) fn take_fences(&mut self, fences: &FencesReply) -> Result<(), StoreError> {
         let was_known = self.host.sessions.known();
-        for client in self.host.sessions.update(fences) {
-            self.deliver_to_all(|shard, host| {
-                shard.end_session(host.now, client);
-                Ok(())
-            })?;
-            self.host.events.end(client);
-        }
+        self.ended.extend(self.host.sessions.update(fences));
+        self.end_sessions()?;
         if !was_known {
             self.end_forgotten(Shard::has_term)?;
         }
         self.begin_service()
+    }
+
+    /// Tells the shards of sessions that ended, of so many that a bounded number of shards hears of it. Nothing waits for
+    /// that: from the moment at which the list is here they are not served, and what they have counts until it is gone.
+    pub(super) fn end_sessions(&mut self) -> Result<(), StoreError> {
+        let most = (SHARDS_TOLD_PER_STEP / self.shards.len().max(1)).max(1);
+        for _ in 0..most {
+            let Some(client) = self.ended.pop_first() else { break };
+            self.deliver_to_all(|shard, host| {
+                shard.end_session(host, client);
+                Ok(())
+            })?;
+            self.host.events.end(client);
+        }
+        Ok(())
     }
 
     /// Sessions that ended while nobody answered for these shards have left something behind in their rows.
@@ -150,7 +165,7 @@ impl<S: Store> Group<S> {
             }
             for client in shard.clients_in_rows(host)? {
                 if !host.sessions.watch(client) {
-                    shard.end_session(host.now, client);
+                    shard.end_session(host, client);
                 }
             }
             Ok(())

@@ -24,6 +24,8 @@ impl<S: Store> Group<S> {
             busy: BTreeSet::new(),
             resumed: ShardId(0),
             ticked: ShardId(0),
+            ended: BTreeSet::new(),
+            untold: Vec::new(),
             travels: Travels::default(),
             failed: None,
         };
