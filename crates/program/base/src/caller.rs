@@ -78,6 +78,11 @@ impl Caller {
         Self { keyring, endpoints, hello, link: None, request: 0 }
     }
 
+    /// Ends the connection until the next call.
+    pub fn hang_up(&mut self) {
+        self.link = None;
+    }
+
     /// Calls mgmtd or a storage daemon.
     pub fn call<M: Message>(&mut self, message: &M, deadline: Instant) -> Result<M::Reply, CallError> {
         let body = self.exchange(M::KIND, &message.to_bytes(), &mut [], deadline, &|| false)?;

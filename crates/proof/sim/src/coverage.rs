@@ -31,6 +31,7 @@ pub const MARKERS: &[&str] = &[
     "a power cut of storaged took content",
     "rows fell back to a checkpoint",
     "a server found rows missing and ended",
+    "a server went on without rows of one shard",
     "a client was killed",
     "a client was evicted",
     "a new mount took over",

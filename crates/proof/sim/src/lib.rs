@@ -103,11 +103,13 @@ pub enum Canary {
     StampsOfAnotherShard,
     /// A server makes a shard that the map gives it and whose rows are missing.
     FormatsWhatIsMissing,
+    /// What metadata servers tell targets goes by any of several connections, also when it is sent again.
+    RepeatsOnAnyLine,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -135,6 +137,7 @@ impl Canary {
         Self::LaneLeftBehind,
         Self::StampsOfAnotherShard,
         Self::FormatsWhatIsMissing,
+        Self::RepeatsOnAnyLine,
     ];
 
     /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
@@ -195,6 +198,7 @@ impl Canary {
             Self::LaneLeftBehind => "lane-left-behind",
             Self::StampsOfAnotherShard => "stamps-of-another-shard",
             Self::FormatsWhatIsMissing => "formats-what-is-missing",
+            Self::RepeatsOnAnyLine => "repeats-on-any-line",
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::hub::{CallId, Hub, Place};
 use skep_meta::limit::Limits;
 use skep_meta::store::{Batch, MemoryStore, Store};
-use skep_meta::{Action, Command, Config, Group, Input, Internal, Output};
+use skep_meta::{Action, Command, Config, Group, Input, Internal, Job, Output};
 use skep_types::log::{EntryKind, Moves, Record};
 use skep_types::{Decode, Incarnation, Ino, LogSeq, NodeId, ShardId, Term};
 use skep_wire::meta::MetaRequest;
@@ -49,6 +49,7 @@ fn limits(seed: u64) -> Limits {
         purge_batch: draw(3, 1),
         travel_rows: draw(8, 3),
         deletions_loaded: draw(4, 8),
+        deletion_looks: draw(9, 3),
         remembered: draw(5, 2),
         closes_remembered: draw(6, 2),
         recoveries: draw(7, 1),
@@ -80,16 +81,16 @@ pub struct Metad {
     candidate: Option<MemoryStore>,
     /// Rows that survived a kill in the page cache.
     survived: Option<MemoryStore>,
-    /// All rows, while it runs without those of a shard.
-    mislaid: Option<MemoryStore>,
+    /// All rows, while it runs without those of this shard.
+    mislaid: Option<(MemoryStore, ShardId)>,
     /// Records that are not in the log although they were answered.
     late: Vec<Record>,
     /// A sync is under way.
     pub syncing: bool,
     /// Somebody asked for a sync meanwhile.
     pub sync_again: bool,
-    /// Calls to other servers, with the number of the task.
-    pub tasks: BTreeMap<CallId, u64>,
+    /// Calls to other servers, and what they are for.
+    pub tasks: BTreeMap<CallId, Job>,
     /// A tick is planned for then.
     pub tick_at: Option<u64>,
 }
@@ -208,7 +209,8 @@ impl Metad {
             hub.fail(format!("metad stops: {e}"));
             return None;
         }
-        if is_map {
+        let made_anew = |(_, shard): &mut (_, ShardId)| server.shards().any(|made| made == *shard);
+        if is_map && self.mislaid.as_mut().is_some_and(made_anew) {
             self.mislaid = None;
         }
         if bounded {
@@ -256,7 +258,7 @@ impl Metad {
             true
         });
         if scanned.and_then(|()| left.apply(rows.applied(), &[], batch)).is_ok() {
-            (self.survived, self.mislaid) = (Some(left), Some(rows));
+            (self.survived, self.mislaid) = (Some(left), Some((rows, shard)));
         }
     }
 
@@ -319,7 +321,7 @@ impl Metad {
         let rows = self.server.take().map(Group::into_store);
         let in_log = rows.filter(|rows| rows.applied().0 <= self.last());
         self.survived = in_log.filter(|_| hub.rng.percent(50));
-        if let Some(rows) = self.mislaid.take() {
+        if let Some((rows, _)) = self.mislaid.take() {
             self.survived = Some(rows);
         }
         self.forget_process();

@@ -34,8 +34,8 @@ const PATIENCE_MAX: u64 = 1_500;
 pub enum From {
     /// A client's lane.
     Lane(LaneId),
-    /// A daemon, in one of its lives.
-    Node(NodeId, u64),
+    /// A daemon, in one of its lives, on one of its lines.
+    Node(NodeId, u64, u32),
 }
 
 impl From {
@@ -43,7 +43,7 @@ impl From {
     fn ranked(self, connection: u64) -> (Sender, (u64, u64)) {
         match self {
             Self::Lane(lane) => (Sender::Lane(lane), (0, connection)),
-            Self::Node(node, life) => (Sender::Node(node), (life, connection)),
+            Self::Node(node, life, line) => (Sender::Node(node, line), (life, connection)),
         }
     }
 }
@@ -52,7 +52,7 @@ impl From {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Sender {
     Lane(LaneId),
-    Node(NodeId),
+    Node(NodeId, u32),
 }
 
 /// A request on its way or at work.
@@ -149,7 +149,7 @@ pub fn side_of_node(node: NodeId) -> u32 {
 fn side_of(from: From) -> u32 {
     match from {
         From::Lane(lane) => lane.life,
-        From::Node(node, _) => side_of_node(node),
+        From::Node(node, ..) => side_of_node(node),
     }
 }
 
@@ -231,10 +231,10 @@ impl Network {
         self.launch(id, flight, hub, queue);
     }
 
-    /// A daemon asks another one.
+    /// A daemon asks another one, on one of its lines.
     pub fn send_from_node(
         &mut self,
-        (from, life): (NodeId, u64),
+        (from, life, line): (NodeId, u64, u32),
         node: NodeId,
         (kind, epoch, body): (u16, FenceEpoch, Vec<u8>),
         hub: &mut Hub,
@@ -242,7 +242,7 @@ impl Network {
     ) -> CallId {
         let id = hub.next_call();
         let flight = Flight {
-            from: From::Node(from, life),
+            from: From::Node(from, life, line),
             node,
             kind,
             client: ClientId(0),
@@ -267,9 +267,10 @@ impl Network {
     /// which its connections mean nothing. What it has sent to targets arrives some time later.
     pub fn depose(&mut self, node: NodeId, hub: &mut Hub, queue: &mut Queue) {
         for (id, flight) in &mut self.flights {
-            let From::Node(from, life) = flight.from else { continue };
+            let From::Node(from, life, line) = flight.from else { continue };
             let rank = (life, flight.connection);
-            let newest = self.heard.get(&(flight.node, Sender::Node(from))).copied().unwrap_or_default();
+            let newest =
+                self.heard.get(&(flight.node, Sender::Node(from, line))).copied().unwrap_or_default();
             // What its own newer connection has ended stays so.
             let lives = !flight.arrived && rank >= newest;
             if from == node && lives && speaks_for_a_shard(flight.kind) {
@@ -496,7 +497,7 @@ impl Network {
         for ((_, to), connection) in &mut self.connections {
             connection.broken |= *to == node;
         }
-        self.announce_all(|from| matches!(from, From::Node(by, _) if by == node), hub, queue);
+        self.announce_all(|from| matches!(from, From::Node(by, ..) if by == node), hub, queue);
     }
 
     /// Does the client of this life still exist?

@@ -5,6 +5,7 @@
 mod errands;
 mod events;
 mod host;
+mod job;
 mod map;
 mod message;
 mod sessions;
@@ -16,16 +17,16 @@ mod travel;
 pub use errands::{Errands, Owner};
 pub use events::Events;
 pub use host::{Host, Load, not_ready};
-pub use message::{
-    Input, Job, JobFailure, JobReply, Output, PeerIdentity, Reply, Request, ShardMessage, Task,
-};
+pub use job::{Class, Job, JobFailure, JobReply, Line, ShardMessage, Task};
+pub use message::{Input, Output, PeerIdentity, Reply, Request};
 pub use sessions::Sessions;
 
 use crate::shard::{Shard, is_circle_over};
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::ops::Bound;
-use skep_types::{Encode, FenceEpoch, LogSeq, MapVersion, Millis, ShardId, Timestamp};
+use skep_types::{ClientId, Encode, FenceEpoch, LogSeq, MapVersion, Millis, ShardId, Timestamp};
 use skep_wire::meta::{AskHistoryReply, MetaRequest, ShardStamp, StatsReply};
 use travel::Travels;
 
@@ -36,8 +37,6 @@ pub const LOOPBACK: u64 = 1 << 63;
 pub struct Group<S: Store> {
     host: Host<S>,
     shards: BTreeMap<ShardId, Shard>,
-    /// Shards whose being here mgmtd has to confirm.
-    unconfirmed: BTreeSet<ShardId>,
     /// When each shard has something to do.
     deadlines: BTreeSet<(Millis, ShardId)>,
     /// Shards that can go on with something at once.
@@ -46,6 +45,10 @@ pub struct Group<S: Store> {
     resumed: ShardId,
     /// The one whose time came first in the last tick.
     ticked: ShardId,
+    /// Sessions that ended, of which the shards have not heard.
+    ended: BTreeSet<ClientId>,
+    /// Shards of which mgmtd may not know that they are here.
+    untold: Vec<ShardId>,
     /// Shards that come or have gone.
     travels: Travels,
     /// The row store failed: nothing is answered any more.
@@ -139,16 +142,11 @@ impl<S: Store> Group<S> {
     ) -> Result<Option<T>, StoreError> {
         let Some(place) = self.shards.get_mut(&shard) else { return Ok(None) };
         let done = what(place, &mut self.host)?;
-        place.tell_events(&mut self.host.events);
+        place.tell_events(&mut self.host.events, &self.host.sessions);
         if place.can_resume(self.host.config.limits.recoveries) {
             self.busy.insert(shard);
         } else {
             self.busy.remove(&shard);
-        }
-        if place.awaits_word() || place.is_moving() {
-            self.unconfirmed.insert(shard);
-        } else {
-            self.unconfirmed.remove(&shard);
         }
         let (old, new) = place.renew_load();
         self.host.load.change(old, new);
@@ -164,7 +162,7 @@ impl<S: Store> Group<S> {
         &mut self,
         mut what: impl FnMut(&mut Shard, &mut Host<S>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let shards: alloc::vec::Vec<ShardId> = self.shards.keys().copied().collect();
+        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
         shards.into_iter().try_for_each(|shard| self.deliver(shard, &mut what).map(drop))
     }
 

@@ -30,6 +30,8 @@ pub const REMEMBERED_MAX: usize = 65_536;
 pub const CLOSES_REMEMBERED_MAX: usize = 8_192;
 /// Deletion-queue rows of one shard held in memory; the others are read again later.
 pub const DELETIONS_LOADED_MAX: usize = 4_096;
+/// Such rows that one step looks at, for those that are not in memory.
+pub const DELETION_LOOKS: usize = 8_192;
 /// Inodes open at all clients of one server together: about 200 bytes each.
 pub const OPENS_MAX: usize = 4 << 20;
 /// Inodes that a client may tell that it has open: the highest value that the setting for those of a client can have, or
@@ -40,6 +42,10 @@ pub const OPENS_TOLD_MAX: usize = 1 << 24;
 pub const CHORES_PER_STEP: usize = 16;
 /// Members of a table in memory that one such command may look at.
 pub const CHORE_LOOKS: usize = 1_024;
+/// Shards that one step tells of sessions that ended, each of each; of one session all shards hear in one step.
+pub const SHARDS_TOLD_PER_STEP: usize = 4_096;
+/// Errands whose pause is over that one step sends out again.
+pub const ERRANDS_PER_STEP: usize = 256;
 /// Requests that one step takes up again because what they waited for is over.
 pub const RESUMED_PER_STEP: usize = 64;
 /// Chunk files in one deletion request to a target.
@@ -115,6 +121,11 @@ pub const TXNS_MAX: usize = 1_024;
 pub const PREPARED_MAX: usize = 4_096;
 /// Operations that a transaction has one participant do.
 pub const TXN_OPS_MAX: usize = 8;
+/// Transactions of one term that a shard begins beside one that is decided and not confirmed: participants keep a row of each
+/// until that is. More are BUSY.
+pub const TXNS_AHEAD_MAX: u64 = 1 << 20;
+/// Rows of finished transactions that a participant deletes with one command.
+pub const TXNS_SWEPT: usize = 64;
 /// Bytes of them.
 pub const TXN_REDO_BYTES_MAX: usize = 192 << 10;
 /// A participant that has not heard of the outcome asks for it after so long, and again.
@@ -145,6 +156,10 @@ pub struct Limits {
     pub travel_rows: usize,
     /// [`DELETIONS_LOADED_MAX`].
     pub deletions_loaded: usize,
+    /// [`TXNS_AHEAD_MAX`].
+    pub txns_ahead: u64,
+    /// [`DELETION_LOOKS`].
+    pub deletion_looks: usize,
     /// [`REMEMBERED_MAX`].
     pub remembered: usize,
     /// [`CLOSES_REMEMBERED_MAX`].
@@ -165,6 +180,8 @@ impl Default for Limits {
             deleted_batch: DELETED_BATCH,
             travel_rows: 1_024,
             deletions_loaded: DELETIONS_LOADED_MAX,
+            txns_ahead: TXNS_AHEAD_MAX,
+            deletion_looks: DELETION_LOOKS,
             remembered: REMEMBERED_MAX,
             closes_remembered: CLOSES_REMEMBERED_MAX,
             recoveries: RECOVERIES_MAX,

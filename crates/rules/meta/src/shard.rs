@@ -92,6 +92,8 @@ pub struct Shard {
     /// Requests whose wait is over.
     again: VecDeque<Request>,
     later: BTreeMap<LogIndex, Vec<Later>>,
+    /// The record is durable, and it has not begun.
+    ready: VecDeque<(LogIndex, Later)>,
     settling: BTreeMap<Ino, LogIndex>,
     /// The newest truncate of a file whose record is not durable yet: nothing of it may leave before that.
     cutting: BTreeMap<Ino, LogIndex>,
@@ -200,7 +202,7 @@ impl Shard {
     /// Is there something to go on with at once, without any input?
     pub fn can_resume(&self, recoveries: usize) -> bool {
         let resumes = !(self.recover_later.is_empty() && self.again.is_empty());
-        self.has_term() && (resumes || self.recoveries.can_begin(recoveries))
+        self.has_term() && (resumes || !self.ready.is_empty() || self.recoveries.can_begin(recoveries))
     }
 
     /// Goes on with one thing that became possible.
@@ -210,7 +212,7 @@ impl Shard {
         } else if let Some(request) = self.again.pop_front() {
             self.request(host, request)
         } else {
-            Ok(())
+            self.begin_next(host).map(drop)
         }
     }
 

@@ -113,15 +113,14 @@ impl Heads {
         Step::Taken
     }
 
-    /// Each shard once; what comes is not older than what was here of it, and what goes was here.
+    /// Each shard once; what goes was here. What comes takes the place of what is known of it: of a journey that was cut off a
+    /// head is left that no rows bear out, and the copy that comes then may be older, from a backup. Whoever drops a copy that
+    /// is here says so before (`docs/design/moves.md`, invariant 7).
     fn moved(&mut self, moves: &Moves) -> Step {
         let mut named = BTreeSet::new();
         let mut all = moves.came.iter().map(|head| head.shard).chain(moves.gone.iter().copied());
         let once = all.all(|shard| named.insert(shard));
-        let may_come = |head: &Head| {
-            let newer = self.last(head.shard).is_none_or(|before| head.term >= before.term);
-            head.shard < GROUP && head.index > LogIndex(0) && newer
-        };
+        let may_come = |head: &Head| head.shard < GROUP && head.index > LogIndex(0);
         let may_go = |shard: &ShardId| self.last(*shard).is_some();
         if !(once && moves.came.iter().all(may_come) && moves.gone.iter().all(may_go)) {
             return Step::Strange;

@@ -7,17 +7,11 @@ use crate::hub::{CallId, Cut};
 use crate::network::{End, From};
 use crate::queue::Event;
 use skep_client::MGMTD;
-use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
+use skep_meta::{Input, Job, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
-use skep_types::{ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, ShardId, TargetId};
-use skep_wire::meta::{
-    AskHistory, AskHistoryReply, AskOutcome, AskOutcomeReply, Decide, FetchRows, MakeDirOn, MetaRequest,
-    Prepare, PrepareReply, ReserveEnd, ReserveEndReply, RowsReply, ShardCall, ShardStamp,
-};
+use skep_types::{ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, ShardId};
+use skep_wire::meta::{MakeDirOn, MetaRequest, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp};
 use skep_wire::mgmt::{Evict, ShardEntry};
-use skep_wire::storage::{
-    ChunkReply, DeleteChunks, SealChunk, SealChunkReply, StatChunks, StatChunksReply, TrimChunk,
-};
 use skep_wire::{Message, Refusal, Status};
 
 /// From one life of a daemon to the next: they are counted in nanoseconds.
@@ -28,7 +22,9 @@ const TICK_MS: u64 = 100;
 const DEPOSED_TRIMMING: u64 = 30;
 /// Of a thousand replies so many have the stamp of another shard, with that canary.
 const WRONG_STAMPS: u64 = 20;
-/// Rows that are missing are put back within so many milliseconds.
+/// Rows that are missing are missed within so many milliseconds, where other shards go on ...
+const MISSED_MS: u64 = 3_000;
+/// ... and put back within so many.
 const PUT_BACK_MS: u64 = 200;
 /// metad syncs its log this often.
 const SYNC_INTERVAL_MS: u64 = 50;
@@ -200,7 +196,7 @@ impl World {
         if hub.executed.contains_key(&ticket) {
             hub.coverage.hit("a retry was executed before");
         }
-        let node = if let From::Node(node, _) = flight.from { node } else { NodeId(0) };
+        let node = if let From::Node(node, ..) = flight.from { node } else { NodeId(0) };
         let peer = PeerIdentity { role, client, incarnation: flight.incarnation, node };
         Ok(Request { reply_to: id, peer, epoch: flight.epoch, call, message })
     }
@@ -301,11 +297,17 @@ impl World {
         let is_vote = matches!(input, Input::Courier { result: Ok(JobReply::Voted(_)), .. });
         let low = is_vote && self.has_little_room(at, hub);
         let is_map = matches!(input, Input::Map { .. });
-        if let Some(out) = self.metads[at].step_in(input, low, hub) {
+        let out = self.metads[at].step_in(input, low, hub);
+        if is_map && self.metads[at].lacks_rows() {
+            hub.coverage.hit(match out {
+                Some(_) => "a server went on without rows of one shard",
+                None => "a server found rows missing and ended",
+            });
+            let due = hub.now + if out.is_some() { hub.rng.below(MISSED_MS) } else { 0 };
+            self.queue.at(due, &mut hub.rng, Event::PutBack(node));
+        }
+        if let Some(out) = out {
             self.carry_out_with(at, life, out, hub);
-        } else if is_map && self.metads[at].lacks_rows() {
-            hub.coverage.hit("a server found rows missing and ended");
-            self.queue.at(hub.now, &mut hub.rng, Event::PutBack(node));
         }
     }
 
@@ -406,67 +408,43 @@ impl World {
     }
 
     fn send_task(&mut self, at: usize, life: u64, task: Task, hub: &mut crate::hub::Hub) {
-        let Task { id: task, by, job } = task;
-        let named = Some(by);
-        let (mut shard_of_job, mut from) = (None, None);
-        let (target, kind, body) = match job {
-            Job::Delete { target, chunks } => {
-                (target, DeleteChunks::KIND, DeleteChunks { target, by: named, chunks }.to_bytes())
-            }
-            Job::Trim { target, chunk, size, keeps_reserved } => {
-                hub.coverage.hit("a truncate was told to targets");
-                (
-                    target,
-                    TrimChunk::KIND,
-                    TrimChunk {
-                        target,
-                        by: named,
-                        chunk,
-                        size,
-                        keeps_reserved: keeps_reserved.then_some(true),
-                    }
-                    .to_bytes(),
-                )
-            }
-            Job::Stat { target, chunks } => {
-                hub.coverage.hit("the size of a file was recovered");
-                (target, StatChunks::KIND, StatChunks { target, by: named, chunks }.to_bytes())
-            }
-            Job::Seal { target, chunk, floor } => {
-                hub.coverage.hit("an extent was sealed");
-                (target, SealChunk::KIND, SealChunk { target, by, chunk, floor }.to_bytes())
-            }
-            Job::Fetch { shard, node: source, epoch, message } => {
-                from = Some(source);
-                let mut body = ShardCall { shard, epoch, ..ShardCall::default() }.to_bytes();
-                message.encode(&mut body);
-                (TargetId(0), FetchRows::KIND, body)
+        let (mut epoch_of_shard, job) = (0, &task.job);
+        let to = match job {
+            Job::Delete { target, .. }
+            | Job::Trim { target, .. }
+            | Job::Seal { target, .. }
+            | Job::Stat { target, .. } => self.homes.get(target).copied(),
+            Job::Fetch { node, epoch, .. } => {
+                epoch_of_shard = *epoch;
+                Some(*node)
             }
             // Another server's, or it did not know yet that the shard is its own.
-            Job::Shard { shard, message } => {
-                shard_of_job = Some(shard);
-                let epoch = self.seat_of(shard).map_or(0, |seat| seat.epoch);
-                let message = MetaRequest::from(message);
-                let mut body = ShardCall { shard, epoch, ..ShardCall::default() }.to_bytes();
-                message.encode_body(&mut body);
-                (TargetId(0), message.kind(), body)
+            Job::Shard { shard, .. } => {
+                let seat = self.seat_of(*shard);
+                epoch_of_shard = seat.map_or(0, |seat| seat.epoch);
+                seat.and_then(ShardEntry::led_by)
             }
         };
-        let to = match shard_of_job {
-            Some(shard) => self.seat_of(shard).and_then(ShardEntry::led_by),
-            None => from.or_else(|| self.homes.get(&target).copied()),
-        };
-        if shard_of_job.is_some() && to != Some(self.metads[at].node) {
-            hub.coverage.hit("a directory of another metad");
-        }
-        let Some(to) = to else {
-            return hub.fail(format!("metad sends a job to target {target}, which does not exist"));
-        };
         let node = self.metads[at].node;
-        let epoch = self.epoch_of(node);
-        let id = self.network.send_from_node((node, life), to, (kind, epoch, body), hub, &mut self.queue);
-        self.purposes.insert(id, (node, life, Purpose::Task(task)));
-        self.metads[at].tasks.insert(id, u64::from(kind));
+        let Some(to) = to else {
+            return hub.fail(format!("metad sends {job:?}, for which there is no server"));
+        };
+        match job {
+            Job::Trim { .. } => hub.coverage.hit("a truncate was told to targets"),
+            Job::Stat { .. } => hub.coverage.hit("the size of a file was recovered"),
+            Job::Seal { .. } => hub.coverage.hit("an extent was sealed"),
+            Job::Shard { .. } if to != node => hub.coverage.hit("a directory of another metad"),
+            _ => {}
+        }
+        let mut line = job.line(task.id);
+        if hub.canary == Some(Canary::RepeatsOnAnyLine) {
+            line.number = hub.rng.below(u64::from(line.class.lines())) as u32;
+        }
+        let (kind, body) = job.request(task.by, epoch_of_shard);
+        let content = (kind, self.epoch_of(node), body);
+        let id = self.network.send_from_node((node, life, line.group()), to, content, hub, &mut self.queue);
+        self.purposes.insert(id, (node, life, Purpose::Task(task.id)));
+        self.metads[at].tasks.insert(id, task.job);
     }
 
     /// Where a shard is, as mgmtd placed it.
@@ -484,13 +462,10 @@ impl World {
             return self.upkeep_answered(node, life, purpose, result);
         };
         let Some(at) = self.metad_at(node) else { return };
-        let kind = self.metads[at].tasks.remove(&id).unwrap_or(0);
+        let Some(job) = self.metads[at].tasks.remove(&id) else { return };
         let result = match result {
-            Ok(body) => job_reply(kind as u16, &body),
-            Err(refusal) if refusal.status == Status::OLD_TERM => {
-                Ok(JobReply::Deposed { term: refusal.term, why: refusal.to_string() })
-            }
-            Err(refusal) => Err(JobFailure(refusal.to_string())),
+            Ok(body) => job.answered(Ok(&body)),
+            Err(refusal) => job.answered(Err(refusal)),
         };
         self.metad_input(node, Input::Courier { task, result });
     }
@@ -554,31 +529,6 @@ impl World {
             self.sync(life);
         }
     }
-}
-
-fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
-    let failed = |e: skep_types::DecodeError| JobFailure(e.to_string());
-    Ok(match kind {
-        TrimChunk::KIND => JobReply::Trimmed(ChunkReply::from_bytes(body).map_err(failed)?.blocks),
-        SealChunk::KIND => JobReply::Sealed(SealChunkReply::from_bytes(body).map_err(failed)?.limit),
-        StatChunks::KIND => JobReply::Stats(StatChunksReply::from_bytes(body).map_err(failed)?.chunks),
-        Prepare::KIND | Decide::KIND | AskOutcome::KIND | FetchRows::KIND | AskHistory::KIND => {
-            let mut reader = Reader::new(body);
-            ShardStamp::decode(&mut reader).map_err(failed)?;
-            match kind {
-                Prepare::KIND => JobReply::Voted(PrepareReply::decode(&mut reader).map_err(failed)?.vote),
-                AskOutcome::KIND => {
-                    JobReply::Outcome(AskOutcomeReply::decode(&mut reader).map_err(failed)?.outcome)
-                }
-                FetchRows::KIND => JobReply::Rows(RowsReply::decode(&mut reader).map_err(failed)?),
-                AskHistory::KIND => {
-                    JobReply::History(AskHistoryReply::decode(&mut reader).map_err(failed)?.holds)
-                }
-                _ => JobReply::Done,
-            }
-        }
-        _ => JobReply::Done,
-    })
 }
 
 fn mark(refusal: &Refusal, hub: &mut crate::hub::Hub) {

@@ -123,7 +123,7 @@ impl World {
         let epoch = self.epoch_of(node);
         let hub = self.hub.clone();
         let id = self.network.send_from_node(
-            (node, life),
+            (node, life, 0),
             to,
             (kind, epoch, body),
             &mut hub.borrow_mut(),

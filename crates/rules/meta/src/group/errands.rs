@@ -1,6 +1,7 @@
 //! Errands: jobs for other servers, repeated until they succeed, with growing pauses.
 
-use super::message::{Job, Output, Task};
+use super::job::{Job, Task};
+use super::message::Output;
 use crate::limit::{RETRY_FIRST_MS, RETRY_LAST_MS};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -67,6 +68,7 @@ struct Errand {
 pub struct Errands {
     next: u64,
     all: BTreeMap<u64, Errand>,
+    by_shard: BTreeSet<(ShardId, u64)>,
     due: BTreeSet<(Millis, u64)>,
 }
 
@@ -81,6 +83,7 @@ impl Errands {
     /// A job that this server carries out itself; see `Host::loop_calls`.
     pub fn keep(&mut self, owner: Owner, term: Term, job: Job) -> u64 {
         self.next += 1;
+        self.by_shard.insert((owner.shard(), self.next));
         self.all.insert(self.next, Errand { owner, term, job, failures: 0, retry_at: None });
         self.next
     }
@@ -88,6 +91,7 @@ impl Errands {
     /// It succeeded: what it was part of, and what it was.
     pub fn done(&mut self, id: u64) -> Option<(Owner, Job)> {
         let errand = self.all.remove(&id)?;
+        self.by_shard.remove(&(errand.owner.shard(), id));
         if let Some(at) = errand.retry_at {
             self.due.remove(&(at, id));
         }
@@ -115,18 +119,19 @@ impl Errands {
 
     /// A shard sends no more: whatever comes of its jobs concerns nobody.
     pub fn drop_of(&mut self, shard: ShardId) {
-        self.drop_all(|owner| owner.shard() == shard);
+        self.drop_all(shard, |_| true);
     }
 
     /// Whatever comes of what it sent concerns nobody any more.
     pub fn drop_owned(&mut self, by: Owner) {
-        self.drop_all(|owner| owner == by);
+        self.drop_all(by.shard(), |owner| owner == by);
     }
 
-    fn drop_all(&mut self, what: impl Fn(Owner) -> bool) {
-        let of = self.all.iter().filter(|(_, errand)| what(errand.owner));
-        let of: Vec<u64> = of.map(|(id, _)| *id).collect();
-        of.into_iter().for_each(|id| self.drop(id));
+    fn drop_all(&mut self, of: ShardId, what: impl Fn(Owner) -> bool) {
+        let ids = self.by_shard.range((of, 0)..=(of, u64::MAX)).map(|(_, id)| *id);
+        let is_meant = |id: &u64| self.all.get(id).is_some_and(|errand| what(errand.owner));
+        let ids: Vec<u64> = ids.filter(is_meant).collect();
+        ids.into_iter().for_each(|id| self.drop(id));
     }
 
     /// It failed: it will be repeated. What it is part of, and how often it has failed.
@@ -143,11 +148,11 @@ impl Errands {
         Some((errand.owner, errand.failures))
     }
 
-    /// Errands whose pause is over.
-    pub fn due(&mut self, now: Millis) -> Vec<Task> {
+    /// Errands whose pause is over, so many at most; the others stay due.
+    pub fn due(&mut self, now: Millis, most: usize) -> Vec<Task> {
         let mut ready = Vec::new();
         while let Some((at, id)) = self.due.first().copied() {
-            if at > now {
+            if at > now || ready.len() >= most {
                 break;
             }
             self.due.pop_first();
@@ -202,12 +207,29 @@ mod tests {
             assert_eq!(errands.failed(now, id), Some((Owner::Trim(Ino(1)), round)));
             assert_eq!(errands.failed(now, id), None, "one failure counts once");
             let at = errands.deadline().unwrap();
-            assert!(errands.due(Millis(at.0 - 1)).is_empty());
-            assert_eq!(errands.due(at).len(), 1);
+            assert!(errands.due(Millis(at.0 - 1), 9).is_empty());
+            assert_eq!(errands.due(at, 9).len(), 1);
             assert!(at.since(now) >= last && at.since(now) <= RETRY_LAST_MS);
             (last, now) = (at.since(now), at);
         }
         assert_eq!(last, RETRY_LAST_MS);
         assert!(errands.done(id).is_some() && errands.len() == 0);
+    }
+
+    /// Goal: of many errands that are due so many go out at a time, and the others stay due; those of one shard end with its term.
+    #[test]
+    fn due_errands_go_in_parts() {
+        let mut errands = Errands::default();
+        let job = || Job::Stat { target: TargetId(1), chunks: alloc::vec![] };
+        for serial in 0..10 {
+            let owner = Owner::Trim(Ino::new(ShardId(serial % 2), u64::from(serial) + 1));
+            let id = errands.keep(owner, Term(1), job());
+            errands.failed(Millis(0), id);
+        }
+        let now = Millis(RETRY_FIRST_MS);
+        assert_eq!((errands.due(now, 4).len(), errands.deadline()), (4, Some(now)));
+        errands.drop_of(ShardId(1));
+        assert_eq!(errands.len(), 5);
+        assert_eq!((errands.due(now, 9).len(), errands.due(now, 9).len()), (3, 0));
     }
 }

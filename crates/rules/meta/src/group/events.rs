@@ -43,6 +43,7 @@ pub struct Due {
 pub struct Events {
     boxes: BTreeMap<ClientId, Outbox>,
     deadlines: BTreeSet<(Millis, ClientId)>,
+    by_address: BTreeMap<u64, ClientId>,
     /// Numbers of this life are above this.
     base: u64,
     due: Vec<Due>,
@@ -94,6 +95,7 @@ impl Events {
         let Some(outbox) = self.boxes.get_mut(&client) else { return };
         if let Some(Parked { to, shard, until }) = outbox.parked.take() {
             self.deadlines.remove(&(until, client));
+            self.by_address.remove(&to);
             self.due.push(Due { to, shard, reply: outbox.reply() });
         }
     }
@@ -119,6 +121,7 @@ impl Events {
         outbox.parked = Some(Parked { to, shard, until });
         let waits = outbox.list.is_empty() && now < until && !is_old;
         self.deadlines.insert((until, client));
+        self.by_address.insert(to, client);
         if !waits {
             self.answer_parked(client);
         }
@@ -126,11 +129,18 @@ impl Events {
 
     /// Nobody waits for the answer any more.
     pub fn abandon(&mut self, to: u64) {
-        for (client, outbox) in &mut self.boxes {
-            if let Some(parked) = outbox.parked.take_if(|parked| parked.to == to) {
-                self.deadlines.remove(&(parked.until, *client));
-            }
-        }
+        let Some(client) = self.by_address.remove(&to) else { return };
+        let parked = self.boxes.get_mut(&client).and_then(|outbox| outbox.parked.take());
+        parked.map(|parked| self.deadlines.remove(&(parked.until, client)));
+    }
+
+    /// Whoever asked by these shards is answered with what there is.
+    pub fn dismiss(&mut self, is_gone: impl Fn(ShardId) -> bool) {
+        let is_asked = |client: &ClientId| self.boxes.get(client).and_then(|outbox| outbox.parked);
+        let asked = self.deadlines.iter().map(|(_, client)| *client);
+        let gone: Vec<ClientId> =
+            asked.filter(|client| is_asked(client).is_some_and(|parked| is_gone(parked.shard))).collect();
+        gone.into_iter().for_each(|client| self.answer_parked(client));
     }
 
     /// Time passed.

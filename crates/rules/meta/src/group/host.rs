@@ -2,7 +2,8 @@
 
 use super::errands::Errands;
 use super::events::Events;
-use super::message::{Output, Reply, Request, ShardMessage};
+use super::job::ShardMessage;
+use super::message::{Output, Reply, Request};
 use super::sessions::Sessions;
 use super::stats::Counters;
 use crate::config::Config;
@@ -15,7 +16,7 @@ use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
 use skep_types::{LogIndex, LogSeq, MapVersion, Millis, NodeId, ShardId, Timestamp};
 use skep_wire::meta::{ShardCall, ShardStamp};
-use skep_wire::mgmt::ShardEntry;
+use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Lead, Refusal, Status, View};
 
 /// What a shard keeps in memory for others, as far as it is bounded over all shards of a group.
@@ -183,7 +184,26 @@ impl<S: Store> Host<S> {
         if !(self.started && self.knows_cluster()) {
             return not_ready();
         }
-        self.locate(&request.call).err().unwrap_or_else(not_ready)
+        let shard = request.call.shard;
+        self.locate(&request.call).err().unwrap_or_else(|| match self.seats.get(&shard) {
+            Some(seat) if seat.state == ShardState::Active => self.missing(shard),
+            _ => not_ready(),
+        })
+    }
+
+    /// Why a shard that the map gives to this group is not served, though nothing is on its way.
+    pub fn missing(&self, shard: ShardId) -> Refusal {
+        let text = format!(
+            "node {} has no rows of shard {shard}, which it should have: its log says what to put back",
+            self.own
+        );
+        Refusal::with(Status::NOT_READY, text)
+    }
+
+    /// Who waits for events by a shard that is not of this group any more is to ask elsewhere.
+    pub fn dismiss_askers(&mut self) {
+        let (seats, own) = (&self.seats, self.own);
+        self.events.dismiss(|shard| !seats.get(&shard).is_some_and(|seat| seat.is_led_by(own)));
     }
 
     /// Does the map give the shard to this group?

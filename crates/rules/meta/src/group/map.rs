@@ -2,6 +2,7 @@
 
 use super::Group;
 use crate::command::{COMMAND_LEVEL_MAX, Format, Place};
+use crate::limit::SHARDS_TOLD_PER_STEP;
 use crate::row::header::Keys;
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
@@ -27,6 +28,11 @@ impl<S: Store> Group<S> {
         let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
         let level = map.command_level.min(COMMAND_LEVEL_MAX);
         self.host.seats = map.shards.iter().map(|entry| (entry.shard, entry.clone())).collect();
+        let is_untold = |entry: &&ShardEntry| {
+            entry.is_led_by(own) && matches!(entry.state, ShardState::New | ShardState::Moving)
+        };
+        self.untold = map.shards.iter().filter(is_untold).map(|entry| entry.shard).collect();
+        self.host.dismiss_askers();
         for entry in &map.shards {
             self.deliver(entry.shard, |shard, host| shard.placed(host, entry))?;
         }
@@ -66,20 +72,32 @@ impl<S: Store> Group<S> {
         }
     }
 
-    /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be.
-    fn require_rows(&self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
-        let is_lost = |entry: &&ShardEntry| {
-            let is_here = self.shards.contains_key(&entry.shard) || entry.state == ShardState::Moving;
-            entry.is_led_by(own) && !is_here
-        };
-        let Some(first) = map.shards.iter().find(is_lost) else { return Ok(()) };
-        let count = map.shards.iter().filter(is_lost).count();
-        Err(StoreError::Corrupt(format!(
-            "{count} shards of this server (the first is {}) have no rows here, and mgmtd says that they were used: \
-             they are not made anew. Is a disk with `log` or `rows` not mounted? Else put the newest copy of the \
-             state directory back",
-            first.shard
-        )))
+    /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be. Nobody is
+    /// served from it. Where there is none of this server's shards, something is wrong with the server, and it ends.
+    fn require_rows(&mut self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
+        let (here, missing): (Vec<&ShardEntry>, Vec<&ShardEntry>) =
+            map.shards.iter().filter(|entry| entry.is_led_by(own)).partition(|entry| {
+                self.shards.contains_key(&entry.shard) || entry.state != ShardState::Active
+            });
+        let Some(first) = missing.first().map(|entry| entry.shard) else { return Ok(()) };
+        let what = format!(
+            "{} shards of this server (the first is {first}) have no rows here, and mgmtd says that they were used: they \
+             are not made anew",
+            missing.len()
+        );
+        if here.is_empty() {
+            return Err(StoreError::Corrupt(format!(
+                "{what}. Is a disk with `log` or `rows` not mounted? Else put the newest copy of the state directory back"
+            )));
+        }
+        let news = missing.iter().filter(|entry| self.travels.is_news(entry.shard, entry.epoch)).count();
+        if news > 0 {
+            self.host.out.warn(format!(
+                "{what}; nobody is served from them. Were they given to this server or taken from it by `skep shard give`, \
+                 and was mgmtd or this server put back from a backup of before that? Stop it, and put its newest copy back"
+            ));
+        }
+        Ok(())
     }
 
     /// Shards that were formatted or have come, on stable storage, of which mgmtd does not know it: it is to, before anybody
@@ -87,7 +105,7 @@ impl<S: Store> Group<S> {
     pub fn formatted(&self) -> Vec<ShardAt> {
         let is_made = |shard: &&Shard| (shard.awaits_word() && shard.is_formatted()) || self.has_come(shard);
         let at = |shard: &Shard| ShardAt { shard: shard.id, epoch: self.host.shard_epoch(shard.id) };
-        self.unconfirmed.iter().filter_map(|shard| self.shards.get(shard)).filter(is_made).map(at).collect()
+        self.untold.iter().filter_map(|shard| self.shards.get(shard)).filter(is_made).map(at).collect()
     }
 
     /// The map gives this server a shard: it is made when it is new and there are no rows of it.
@@ -116,17 +134,27 @@ impl<S: Store> Group<S> {
 
     pub(super) fn take_fences(&mut self, fences: &FencesReply) -> Result<(), StoreError> {
         let was_known = self.host.sessions.known();
-        for client in self.host.sessions.update(fences) {
-            self.deliver_to_all(|shard, host| {
-                shard.end_session(host.now, client);
-                Ok(())
-            })?;
-            self.host.events.end(client);
-        }
+        self.ended.extend(self.host.sessions.update(fences));
+        self.end_sessions()?;
         if !was_known {
             self.end_forgotten(Shard::has_term)?;
         }
         self.begin_service()
+    }
+
+    /// Tells the shards of sessions that ended, of so many that a bounded number of shards hears of it. Nothing waits for
+    /// that: from the moment at which the list is here they are not served, and what they have counts until it is gone.
+    pub(super) fn end_sessions(&mut self) -> Result<(), StoreError> {
+        let most = (SHARDS_TOLD_PER_STEP / self.shards.len().max(1)).max(1);
+        for _ in 0..most {
+            let Some(client) = self.ended.pop_first() else { break };
+            self.deliver_to_all(|shard, host| {
+                shard.end_session(host, client);
+                Ok(())
+            })?;
+            self.host.events.end(client);
+        }
+        Ok(())
     }
 
     /// Sessions that ended while nobody answered for these shards have left something behind in their rows.
@@ -137,7 +165,7 @@ impl<S: Store> Group<S> {
             }
             for client in shard.clients_in_rows(host)? {
                 if !host.sessions.watch(client) {
-                    shard.end_session(host.now, client);
+                    shard.end_session(host, client);
                 }
             }
             Ok(())

@@ -1,22 +1,16 @@
 //! What goes into and comes out of a server.
 
 use super::LOOPBACK;
+use super::job::{JobFailure, JobReply, ShardMessage, Task};
 use crate::store::StoreError;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::log::Record;
-use skep_types::{
-    ChunkId, ClientId, Decode, DecodeError, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, Role, ShardId,
-    TargetId, Term,
-};
-use skep_wire::meta::{
-    AskHistory, AskHistoryReply, AskOutcome, AskOutcomeReply, Decide, FetchRows, MetaRequest, Prepare,
-    PrepareReply, RowsReply, ShardCall, ShardStamp, TxnOutcome, Vote,
-};
+use skep_types::{ClientId, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, Role};
+use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
 use skep_wire::mgmt::{FencesReply, MapReply};
-use skep_wire::storage::{ChunkStat, ShardTerm};
-use skep_wire::{Empty, Refusal, Status};
+use skep_wire::{Refusal, Status};
 
 /// Who is at the other end of a connection, as the handshake proved it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,144 +110,6 @@ pub struct Reply {
     /// The body, or why not.
     pub result: Result<Vec<u8>, Refusal>,
 }
-
-/// What the courier carries to another server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Job {
-    /// `DeleteChunks`.
-    Delete {
-        /// Target.
-        target: TargetId,
-        /// Chunk files.
-        chunks: Vec<ChunkId>,
-    },
-    /// `TrimChunk`.
-    Trim {
-        /// Target.
-        target: TargetId,
-        /// Chunk file.
-        chunk: ChunkId,
-        /// New length.
-        size: u64,
-        /// What is reserved behind it stays.
-        keeps_reserved: bool,
-    },
-    /// `SealChunk`.
-    Seal {
-        /// Target.
-        target: TargetId,
-        /// Chunk file.
-        chunk: ChunkId,
-        /// It held so much once.
-        floor: u64,
-    },
-    /// `StatChunks`.
-    Stat {
-        /// Target.
-        target: TargetId,
-        /// Chunk files.
-        chunks: Vec<ChunkId>,
-    },
-    /// `FetchRows`, of the server that has the rows of a shard which this one is to lead.
-    Fetch {
-        /// The shard.
-        shard: ShardId,
-        /// The server.
-        node: NodeId,
-        /// The epoch in which the map gives the shard to this one.
-        epoch: u64,
-        /// What is asked.
-        message: FetchRows,
-    },
-    /// Something for another shard.
-    Shard {
-        /// Which.
-        shard: ShardId,
-        /// The message.
-        message: ShardMessage,
-    },
-}
-
-/// What one shard tells or asks another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ShardMessage {
-    /// A coordinator asks a participant for its vote.
-    Prepare(Prepare),
-    /// It tells the outcome.
-    Decide(Decide),
-    /// A participant asks for it.
-    AskOutcome(AskOutcome),
-    /// A server that had a shard asks how far it is.
-    AskHistory(AskHistory),
-}
-
-impl From<ShardMessage> for MetaRequest {
-    fn from(message: ShardMessage) -> Self {
-        match message {
-            ShardMessage::Prepare(m) => m.into(),
-            ShardMessage::Decide(m) => m.into(),
-            ShardMessage::AskOutcome(m) => m.into(),
-            ShardMessage::AskHistory(m) => m.into(),
-        }
-    }
-}
-
-impl ShardMessage {
-    /// The body of an answer to it.
-    pub fn reply(&self, body: &[u8]) -> Result<JobReply, DecodeError> {
-        Ok(match self {
-            Self::Prepare(_) => JobReply::Voted(PrepareReply::from_bytes(body)?.vote),
-            Self::Decide(_) => Empty::from_bytes(body).map(|_| JobReply::Done)?,
-            Self::AskOutcome(_) => JobReply::Outcome(AskOutcomeReply::from_bytes(body)?.outcome),
-            Self::AskHistory(_) => JobReply::History(AskHistoryReply::from_bytes(body)?.holds),
-        })
-    }
-}
-
-/// A job with its number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Task {
-    /// Number: comes back with the result.
-    pub id: u64,
-    /// In whose name: a target that has heard of a later term refuses it.
-    pub by: ShardTerm,
-    /// What to do.
-    pub job: Job,
-}
-
-/// What came back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobReply {
-    /// Deleted, or the participant knows.
-    Done,
-    /// Trimmed; 512-byte blocks left.
-    Trimmed(u64),
-    /// Sealed, there.
-    Sealed(u64),
-    /// The target does not seal it.
-    NotSealed(String),
-    /// The target has heard of a later term of the shard (OLD_TERM).
-    Deposed {
-        /// Which, if it says so.
-        term: Option<Term>,
-        /// For people.
-        why: String,
-    },
-    /// Lengths, in the order asked.
-    Stats(Vec<ChunkStat>),
-    /// The participant's vote.
-    Voted(Vote),
-    /// How the coordinator has decided.
-    Outcome(TxnOutcome),
-    /// Rows of a shard that comes here.
-    Rows(RowsReply),
-    /// Does the shard go on elsewhere from the record that was asked for?
-    History(bool),
-}
-
-/// Nothing came back, or a refusal: the server asks again later.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobFailure(pub String);
 
 /// What the hands carry out: append `records`, then send `replies`, then hand over `tasks`.
 #[derive(Debug, Default)]

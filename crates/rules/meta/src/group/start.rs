@@ -22,9 +22,10 @@ impl<S: Store> Group<S> {
             shards: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             busy: BTreeSet::new(),
-            unconfirmed: BTreeSet::new(),
             resumed: ShardId(0),
             ticked: ShardId(0),
+            ended: BTreeSet::new(),
+            untold: Vec::new(),
             travels: Travels::default(),
             failed: None,
         };

@@ -2,7 +2,8 @@
 
 use super::Group;
 use super::errands::Owner;
-use super::message::{Job, JobFailure, JobReply, Task};
+use super::job::{Job, JobFailure, JobReply, Task};
+use crate::limit::ERRANDS_PER_STEP;
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;
@@ -19,7 +20,8 @@ impl<S: Store> Group<S> {
     /// When [`super::Input::Tick`] is due; `None` = only after some other input.
     pub fn next_deadline(&self) -> Option<Millis> {
         let host = &self.host;
-        if !(self.busy.is_empty() && host.loop_calls.is_empty() && host.loop_answers.is_empty()) {
+        let calls = host.loop_calls.len() + host.loop_answers.len();
+        if !(self.busy.is_empty() && calls == 0 && self.ended.is_empty()) {
             return Some(Millis(0));
         }
         let of_shards = self.deadlines.first().map(|(at, _)| *at);
@@ -33,7 +35,8 @@ impl<S: Store> Group<S> {
     }
 
     pub(super) fn tick(&mut self) -> Result<(), StoreError> {
-        for task in self.host.errands.due(self.host.now) {
+        self.end_sessions()?;
+        for task in self.host.errands.due(self.host.now, ERRANDS_PER_STEP) {
             match task.job {
                 Job::Shard { shard, message } if self.host.leads(shard) => {
                     self.host.loop_calls.push_back((task.id, shard, message));

@@ -4,7 +4,8 @@
 //! as they come. Its header comes last: a range of rows without one is no shard, and is swept.
 
 use super::errands::Owner;
-use super::message::{Job, Request, ShardMessage};
+use super::job::{Job, ShardMessage};
+use super::message::Request;
 use super::{Group, not_ready};
 use crate::command::COMMAND_LEVEL_MAX;
 use crate::key;
@@ -50,6 +51,8 @@ pub(super) struct Travels {
     /// Rows of these are left here, and nothing of them counts. Swept up to this key.
     sweeps: BTreeMap<ShardId, Vec<u8>>,
     swept: Millis,
+    /// An administrator was told of these, in that epoch of theirs.
+    told: BTreeMap<ShardId, u64>,
 }
 
 impl Travels {
@@ -71,6 +74,11 @@ impl Travels {
     /// Are rows of an earlier stay still here?
     pub fn is_swept(&self, id: ShardId) -> bool {
         self.sweeps.contains_key(&id)
+    }
+
+    /// Was an administrator told nothing of the shard in this epoch? It is noted that he is now.
+    pub fn is_news(&mut self, id: ShardId, epoch: u64) -> bool {
+        self.told.insert(id, epoch) != Some(epoch)
     }
 
     fn sweep(&mut self, id: ShardId) {
@@ -188,10 +196,10 @@ impl<S: Store> Group<S> {
             self.host.out.sync_now = true;
             return refuse("its newest records are not on stable storage yet");
         }
-        let still = self.shards.get(&id).filter(|shard| !shard.has_term());
-        match (still, self.host.store.applied_of(id)) {
-            (Some(_), Ok(Some(head))) => Ok(head),
-            _ => refuse("there are no rows of it here"),
+        match (self.shards.get(&id), self.host.store.applied_of(id)) {
+            (Some(shard), Ok(Some(head))) if !shard.has_term() => Ok(head),
+            (Some(_), _) => refuse("its term is not over here"),
+            (None, _) => Err(self.host.missing(id)),
         }
     }
 
@@ -330,10 +338,12 @@ impl<S: Store> Group<S> {
             return Ok(());
         }
         if !holds {
-            self.host.out.warn(format!(
-                "rows of shard {id} stay, though another server has it: what that one serves does not go on from them. Was one \
-                 of them put back from a backup?"
-            ));
+            if self.travels.is_news(id, self.host.shard_epoch(id)) {
+                self.host.out.warn(format!(
+                    "rows of shard {id} stay, though another server has it: what that one serves does not go on from them. Was \
+                     one of them put back from a backup?"
+                ));
+            }
             return Ok(());
         }
         self.host.out.note(format!("shard {id} has gone to another server"));

@@ -5,7 +5,7 @@ use crate::choose::Conflict;
 use crate::ctx::{Ctx, Done, Effect};
 use crate::fail::{Fail, corrupt};
 use crate::key;
-use crate::limit::{TXN_OPS_MAX, TXN_REDO_BYTES_MAX};
+use crate::limit::{TXN_OPS_MAX, TXN_REDO_BYTES_MAX, TXNS_SWEPT};
 use crate::row::slot::Gate;
 use crate::row::txn::{Floor, Prepared, Redo, RedoMakeDir};
 use crate::row::{Inode, LinkRef};
@@ -143,7 +143,9 @@ fn floor(ctx: &Ctx<'_>, txid: TxnId) -> Result<TxnId, Fail> {
     Ok(row.map_or(TxnId { shard: txid.shard, ..TxnId::default() }, |row| row.txid))
 }
 
-/// Nothing comes any more of what the coordinator has finished. What is still prepared below it was aborted.
+/// Nothing comes any more of what the coordinator has finished. What is still prepared below it was aborted. Where there is
+/// more than one command should delete the rest stays until the floor is raised again: what is finished is in nobody's way,
+/// and what is prepared is asked for.
 pub fn raise_floor(ctx: &mut Ctx<'_>, txid: TxnId, to: TxnId) -> Result<(), Fail> {
     // Whatever it says, the transaction that it comes with is not finished.
     let to = to.min(txid);
@@ -156,7 +158,7 @@ pub fn raise_floor(ctx: &mut Ctx<'_>, txid: TxnId, to: TxnId) -> Result<(), Fail
     let mut old = Vec::new();
     ctx.txn.scan(&from, &key::prepared(shard, to), &mut |key, bytes| {
         old.push((key.to_vec(), bytes.to_vec()));
-        true
+        old.len() < TXNS_SWEPT
     })?;
     for (key, bytes) in old {
         let row = Prepared::from_bytes(&bytes).map_err(|e| corrupt("prepared row", e))?;

@@ -134,32 +134,43 @@ impl Shard {
         if !self.has_term() {
             return Ok(());
         }
-        while let Some(entry) = self.later.first_entry() {
-            if *entry.key() > self.durable {
-                break;
-            }
+        while let Some(entry) = self.later.first_entry().filter(|entry| *entry.key() <= self.durable) {
             let index = *entry.key();
             for later in entry.remove() {
                 match later {
-                    // The row holds the newest truncate; an older record must not let it out.
-                    Later::Trim(ino) if self.cutting.get(&ino).is_some_and(|newest| *newest > index) => {}
-                    Later::Trim(ino) => {
-                        self.cutting.remove(&ino);
-                        self.start_trim(host, ino)?;
+                    Later::Settled(ino) if self.settling.get(&ino) == Some(&index) => {
+                        self.settling.remove(&ino);
                     }
-                    Later::Seal(ino) => self.start_seal(host, ino)?,
-                    Later::Decided(txid) => self.tell_decided(host, txid),
-                    Later::Settled(ino) => {
-                        if self.settling.get(&ino) == Some(&index) {
-                            self.settling.remove(&ino);
-                        }
-                    }
+                    Later::Settled(_) => {}
+                    later => self.ready.push_back((index, later)),
                 }
+            }
+        }
+        for _ in 0..host.config.limits.resumed_per_step {
+            if !self.begin_next(host)? {
+                break;
             }
         }
         for parked in self.waits.durable(self.durable) {
             self.resume(host, parked);
         }
         self.work_off_deletions(host)
+    }
+
+    /// Begins the next thing that waited for its record.
+    pub(super) fn begin_next<S: Store>(&mut self, host: &mut Host<S>) -> Result<bool, StoreError> {
+        let Some((index, later)) = self.ready.pop_front() else { return Ok(false) };
+        match later {
+            // The row holds the newest truncate; an older record must not let it out.
+            Later::Trim(ino) if self.cutting.get(&ino).is_some_and(|newest| *newest > index) => {}
+            Later::Trim(ino) => {
+                self.cutting.remove(&ino);
+                self.start_trim(host, ino)?;
+            }
+            Later::Seal(ino) => self.start_seal(host, ino)?,
+            Later::Decided(txid) => self.tell_decided(host, txid),
+            Later::Settled(_) => {}
+        }
+        Ok(true)
     }
 }

@@ -3,6 +3,8 @@
 use super::Shard;
 use crate::group::{Host, Request, not_ready};
 use crate::store::Store;
+use alloc::format;
+use skep_types::limits::SLOTS_MAX;
 use skep_types::{ClientId, Role};
 use skep_wire::meta::MetaRequest;
 use skep_wire::{Refusal, Status};
@@ -45,6 +47,10 @@ impl Shard {
         request.of_role(allowed)?;
         if role != Role::Client {
             return Ok(());
+        }
+        if request.call.slot.0 >= SLOTS_MAX {
+            let text = format!("slot {}: a client has {SLOTS_MAX} on a shard", request.call.slot.0);
+            return Err(Refusal::with(Status::MALFORMED, text));
         }
         let client = request.peer.client;
         host.sessions.admit(client)?;

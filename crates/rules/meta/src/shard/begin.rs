@@ -43,6 +43,7 @@ impl Shard {
             waits: Waits::new(limits.waits),
             again: VecDeque::new(),
             later: BTreeMap::new(),
+            ready: VecDeque::new(),
             settling: BTreeMap::new(),
             cutting: BTreeMap::new(),
             orphans: BTreeSet::new(),

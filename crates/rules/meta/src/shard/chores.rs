@@ -15,7 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem::discriminant;
 use core::ops::Bound;
-use skep_types::{ClientId, Decode, Ino, Millis, Slot};
+use skep_types::{ClientId, Decode, Ino, Slot};
 
 /// How far the end of a session is. While it lasts its opens and its writers count: others are told
 /// that the file may still change, which is the safe side.
@@ -45,19 +45,23 @@ enum Sweep {
 /// What is to be done.
 #[derive(Debug, Default)]
 pub struct Chores {
+    /// Locks of sessions that ended, behind this file. They write no rows, and others wait for them: they come first, also
+    /// where there is no room for rows.
+    unlocks: VecDeque<(ClientId, Ino)>,
     ended: VecDeque<(ClientId, Stage)>,
     sweeps: VecDeque<Sweep>,
 }
 
 impl Chores {
-    /// Is there something to do?
-    pub fn is_due(&self) -> bool {
-        !(self.ended.is_empty() && self.sweeps.is_empty())
+    /// Is there something to do? `holds`: nothing that writes rows.
+    pub fn is_due(&self, holds: bool) -> bool {
+        let is_empty = self.ended.is_empty() && self.sweeps.is_empty();
+        !(self.unlocks.is_empty() && (holds || is_empty))
     }
 
     /// How many are left.
     pub fn len(&self) -> usize {
-        self.ended.len() + self.sweeps.len()
+        self.unlocks.len() + self.ended.len() + self.sweeps.len()
     }
 }
 
@@ -66,15 +70,20 @@ fn behind<T>(after: Option<T>) -> (Bound<T>, Bound<T>) {
 }
 
 impl Shard {
-    /// A session is over. Its locks go at once: others wait for them.
-    pub fn end_session(&mut self, now: Millis, client: ClientId) {
+    /// A session is over. Its locks go at once, if they are few.
+    pub fn end_session<S: Store>(&mut self, host: &Host<S>, client: ClientId) {
         // Whoever answers for the shard next finds it in the rows.
         if !self.has_term() {
             return;
         }
         self.remembered.end(client);
-        self.locks.end(now, client);
+        self.unlock_some(host, client, None);
         self.chores.ended.push_back((client, Stage::Lanes));
+    }
+
+    fn unlock_some<S: Store>(&mut self, host: &Host<S>, client: ClientId, after: Option<Ino>) {
+        let last = self.locks.end_some(host.now, client, after, host.config.limits.chore_looks);
+        self.chores.unlocks.extend(last.map(|last| (client, last)));
     }
 
     /// What is open is known: orphans that nobody claimed go.
@@ -91,8 +100,10 @@ impl Shard {
 
     /// Works off a little.
     pub(super) fn do_chores<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
-        while host.chores_left > 0 && !host.holds_chores && self.chores.is_due() {
-            if let Some((client, stage)) = self.chores.ended.pop_front() {
+        while host.chores_left > 0 && self.chores.is_due(host.holds_chores) {
+            if let Some((client, after)) = self.chores.unlocks.pop_front() {
+                self.unlock_some(host, client, Some(after));
+            } else if let Some((client, stage)) = self.chores.ended.pop_front() {
                 let (before, was_quiet) = (host.last, self.writers.is_empty());
                 let next = self.end_some(host, client, stage)?;
                 if let Some(next) = next {

@@ -44,6 +44,8 @@ pub struct Deletions {
     /// Rows were left out: look for them at this time.
     rescan_at: Option<Millis>,
     rescan: bool,
+    /// Such a look goes on here.
+    scanned: Option<Vec<u8>>,
 }
 
 impl Deletions {
@@ -189,8 +191,14 @@ impl Shard {
         if self.deletions.rescan_at.is_none_or(|at| host.now < at) {
             return Ok(());
         }
-        (self.deletions.rescan_at, self.deletions.rescan) = (None, false);
+        self.deletions.rescan_at = None;
+        if self.deletions.scanned.is_none() {
+            self.deletions.rescan = false;
+        }
         self.load_deletions(host)?;
+        if self.deletions.scanned.is_some() {
+            self.deletions.rescan_at = Some(host.now);
+        }
         self.work_off_deletions(host)
     }
 
@@ -206,8 +214,15 @@ impl Shard {
             .copied()
             .collect();
         let mut failed = None;
+        let mut looks = host.config.limits.deletion_looks;
         let (store, deletions, durable) = (&host.store, &mut self.deletions, self.durable);
+        let from = deletions.scanned.take().unwrap_or(from);
         store.scan(&from, &until, &mut |key, bytes| {
+            if looks == 0 {
+                deletions.scanned = Some(key.to_vec());
+                return false;
+            }
+            looks -= 1;
             let row = key::last_u64(key);
             if deletions.left.contains_key(&row) || fresh.contains(&row) {
                 return true;

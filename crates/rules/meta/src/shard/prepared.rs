@@ -15,19 +15,19 @@ use skep_wire::meta::{AskOutcome, Decide, TxnId, TxnOutcome};
 impl Shard {
     /// Takes up what the rows hold of transactions: locks of what was promised, and what is decided.
     pub(super) fn find_txns<S: Store>(&mut self, host: &Host<S>) -> Result<Vec<TxnId>, StoreError> {
-        let mut rows = Vec::new();
         let (from, until) = key::table(self.id, Table::Prepared);
+        let (txns, mut failed) = (&mut self.txns, None);
         host.store.scan(&from, &until, &mut |key, bytes| {
-            rows.push((key::prepared_of(key), Prepared::from_bytes(bytes)));
-            true
-        })?;
-        for (txid, row) in rows {
-            let Prepared { age, redo } = row.map_err(|e| corrupt("prepared row", e))?;
-            if let (Some(txid), Some(redo)) = (txid, redo) {
-                let inos = redo.iter().map(Redo::ino).collect();
-                self.txns.prepared(txid, age, inos, host.now);
+            match (key::prepared_of(key), Prepared::from_bytes(bytes)) {
+                (Some(txid), Ok(Prepared { age, redo: Some(redo) })) => {
+                    txns.prepared(txid, age, redo.iter().map(Redo::ino).collect(), host.now);
+                }
+                (_, Ok(_)) => {}
+                (_, Err(e)) => failed = Some(corrupt("prepared row", e)),
             }
-        }
+            failed.is_none()
+        })?;
+        failed.map_or(Ok(()), Err)?;
         let mut decisions = Vec::new();
         let (from, until) = key::table(self.id, Table::Decision);
         host.store.scan(&from, &until, &mut |key, bytes| {

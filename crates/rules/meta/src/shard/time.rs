@@ -13,7 +13,7 @@ impl Shard {
         if !self.has_term() {
             return None;
         }
-        if !holds_chores && self.chores.is_due() {
+        if self.chores.is_due(holds_chores) {
             return Some(Millis(0));
         }
         let growth = if self.growths.is_empty() { None } else { self.next_sweep.or(Some(Millis(0))) };

@@ -47,8 +47,8 @@ impl Shard {
         plan: Plan,
         begun: Option<Begun>,
     ) {
-        if self.txns.is_full() {
-            let refusal = Refusal::with(Status::BUSY, "too many transactions over shards are under way");
+        if let Some(why) = self.txns.is_full(self.term(), host.config.limits.txns_ahead) {
+            let refusal = Refusal::with(Status::BUSY, why);
             return self.answer(host, request.reply_to, self.stamp(), Err(refusal));
         }
         let begun = begun.unwrap_or(Begun { age: host.wall, until: host.now.plus(WAIT_DEADLINE_MS) });

@@ -6,8 +6,11 @@ use crate::command::{Caller, Decided};
 use crate::fail::Fail;
 use crate::group::Request;
 use crate::limit::TXNS_MAX;
+use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{Ino, Millis, Name, ShardId, Term, Timestamp};
 use skep_wire::meta::{TxnId, TxnPromise};
@@ -128,9 +131,17 @@ impl Txns {
 
     // The coordinator.
 
-    /// Is there no room for one more?
-    pub fn is_full(&self) -> bool {
-        self.running.len() + self.paused.len() >= TXNS_MAX || self.decided.len() >= TXNS_MAX
+    /// Why is there no room for one more?
+    pub fn is_full(&self, term: Term, most_ahead: u64) -> Option<String> {
+        if self.running.len() + self.paused.len() >= TXNS_MAX || self.decided.len() >= TXNS_MAX {
+            return Some("too many transactions over shards are under way".to_owned());
+        }
+        let (oldest, told) = self.decided.first_key_value()?;
+        let since = if oldest.term < term { 0 } else { oldest.counter };
+        (self.last.saturating_sub(since) >= most_ahead).then(|| {
+            let by = told.waits_for.first().copied().unwrap_or_default();
+            format!("shard {by} has not confirmed a transaction for too long; is its server away?")
+        })
     }
 
     /// All transactions below this one are finished.
@@ -302,5 +313,26 @@ impl Locked<'_> {
             .filter_map(|counter| Some((self.txns.running.get(&counter)?.begun.age, self.id(counter))));
         let oldest = here.into_iter().chain(own).min()?;
         Some(if (age, txid) < oldest { Conflict::Wait } else { Conflict::Die })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: one transaction that a participant does not confirm lets many others begin, not any number: each leaves a row with
+    /// its participants until that one is over. The refusal says who it is.
+    #[test]
+    fn an_unconfirmed_transaction_is_not_left_behind_for_ever() {
+        let mut txns = Txns { last: 9, ..Txns::default() };
+        assert_eq!(txns.is_full(Term(3), 1), None);
+        txns.committed(TxnId { shard: ShardId(0), term: Term(3), counter: 5 }, [ShardId(7)]);
+        assert_eq!(txns.is_full(Term(3), 5), None);
+        assert!(txns.is_full(Term(3), 4).unwrap().contains("shard 7 has not confirmed"));
+        txns.committed(TxnId { shard: ShardId(0), term: Term(2), counter: 70 }, [ShardId(8)]);
+        assert!(txns.is_full(Term(3), 9).unwrap().contains("shard 8"), "all of this term count");
+        txns.finished(TxnId { shard: ShardId(0), term: Term(2), counter: 70 });
+        txns.finished(TxnId { shard: ShardId(0), term: Term(3), counter: 5 });
+        assert_eq!(txns.is_full(Term(3), 1), None);
     }
 }

@@ -182,7 +182,6 @@ fn what_does_not_follow_its_shard_is_refused() {
         command(4, head(1, 4, 0)),
         command(4, head(1, 3, 1)),
         moves(&[head(7, 1, 0)], &[]),
-        moves(&[head(1, 2, 9)], &[]),
         moves(&[], &[7]),
         moves(&[head(7, 1, 9)], &[7]),
         moves(&[], &[1, 1]),
@@ -237,6 +236,24 @@ fn shards_come_and_go() {
         [head(2, 8, 40), head(9, 7, 500)],
         "an import that is done again replaces the first"
     );
+}
+
+/// Goal: a journey that was cut off behind the record that names its head is begun again with an older copy: the log goes on
+/// behind that one, now and after a reopen.
+#[test]
+fn an_older_copy_comes_after_a_journey_that_was_cut_off() {
+    let came = |seq, head| Record::moves(LogSeq(seq), &Moves { came: vec![head], gone: vec![] });
+    let disk = FaultDisk::new();
+    let (mut log, _) = open(&disk);
+    log.append(&[command(1, head(1, 3, 1)), came(2, head(9, 7, 100))]).unwrap();
+    log.syncer().sync().unwrap();
+    let disk = disk.crash(CrashMode::DropAll, 0);
+    let (mut log, _) = open(&disk);
+    log.append(&[came(3, head(9, 6, 80)), command(4, head(9, 6, 81))]).unwrap();
+    assert!(log.append(&[command(5, head(9, 7, 101))]).is_err());
+    log.syncer().sync().unwrap();
+    let (log, _) = open(&disk.crash(CrashMode::DropAll, 0));
+    assert_eq!(log.heads(), [head(1, 3, 1), head(9, 6, 81)]);
 }
 
 /// Goal: a record of a higher term takes the place of one with its index and of all behind it in its shard, in the memory of

@@ -294,3 +294,126 @@ fn a_full_server_gives_up_no_files() {
     assert_eq!(bed.attr(ino).err(), Some(errno(Errno::ESTALE)));
     bed.check();
 }
+
+/// Goal: the locks of a session that ends go in parts, also while there is no room for rows, and whoever waits for the last of
+/// them gets it.
+#[test]
+fn locks_of_an_ended_session_go_in_parts() {
+    let mut bed = Bed::with(tiny(), 1);
+    let files: vec::Vec<Ino> = (0..10).map(|n| bed.create(OTHER, Ino::ROOT, &format!("{n}"))).collect();
+    for (n, ino) in files.iter().enumerate() {
+        bed.open(OTHER, *ino, OpenMode::Write, n as u64 + 1).unwrap();
+        let set = super::locking::set(*ino, 1, None, 1);
+        assert_eq!(bed.call(OTHER, set).unwrap().state, LockState::Done);
+    }
+    bed.open(ME, files[9], OpenMode::Write, 1).unwrap();
+    let wish = super::locking::set(files[9], 2, Some(70), 1);
+    assert_eq!(bed.call(ME, wish).unwrap().state, LockState::Waits);
+    bed.works_off = false;
+    bed.server.hold_chores(true);
+    bed.fenced.push(OTHER.client);
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    assert_eq!(bed.server.host.load.locks, 7, "three files");
+    while bed.server.next_deadline() == Some(Millis(0)) {
+        let before = bed.server.host.load.locks;
+        bed.tick(0);
+        // Two chores of three files each; and one lock is given.
+        assert!(before - bed.server.host.load.locks <= 6);
+    }
+    let load = bed.server.host.load;
+    assert_eq!((load.locks, load.lock_waits), (1, 0), "the lock that was waited for");
+    assert_eq!(bed.server.host.opens.of(ClientId(OTHER.client)), 10, "rows must wait");
+}
+
+/// Goal: a fence list that ends thousands of sessions tells the shards of them in parts.
+#[test]
+fn many_sessions_end_in_parts() {
+    let mut bed = Bed::with(Config::default(), 3);
+    let last = Who { client: 3_000, slot: 0 };
+    let living: vec::Vec<u64> = (1..=last.client).collect();
+    let fences = bed.fences(&living);
+    bed.step(Input::Fences(fences));
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    bed.open(last, ino, OpenMode::Write, 1).unwrap();
+    bed.works_off = false;
+    bed.fenced.push(last.client);
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    assert_eq!(bed.server.ended.len(), 2_999 - crate::limit::SHARDS_TOLD_PER_STEP / 3);
+    let to = bed.send(last, GetAttr { ino });
+    assert_eq!(bed.reply::<AttrReply>(to).unwrap().unwrap_err(), Status::FENCED, "at once");
+    assert_eq!(bed.server.host.opens.of(ClientId(last.client)), 1);
+    bed.works_off = true;
+    bed.tick(0);
+    assert_eq!(bed.server.host.opens.of(ClientId(last.client)), 0);
+    bed.check();
+}
+
+/// Goal: what a sync lets begin begins in parts: truncates are told to targets a few in each step, and all of them.
+#[test]
+fn what_is_durable_begins_in_parts() {
+    let limits = Limits { resumed_per_step: 2, ..Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+    let files: vec::Vec<Ino> = (0..7).map(|n| bed.grown(&format!("{n}"), 9).0).collect();
+    for (n, ino) in files.iter().enumerate() {
+        bed.open(OTHER, *ino, OpenMode::Write, n as u64 + 1).unwrap();
+    }
+    (bed.auto_sync, bed.courier_works, bed.works_off) = (false, false, false);
+    bed.tasks.clear();
+    for ino in &files {
+        bed.truncate_later(*ino, 3);
+    }
+    let told = |bed: &Bed| {
+        let trims = bed.tasks.iter().filter_map(|task| match &task.job {
+            Job::Trim { chunk, .. } => Some(chunk.ino),
+            _ => None,
+        });
+        trims.collect::<alloc::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!(told(&bed), 0);
+    bed.sync();
+    let mut before = told(&bed);
+    assert!((1..=2).contains(&before), "{before}");
+    while bed.server.next_deadline() == Some(Millis(0)) {
+        bed.tick(0);
+        assert!(told(&bed) - before <= 2);
+        before = told(&bed);
+    }
+    assert_eq!(before, 7);
+}
+
+/// Goal: rows of the deletion queue that find no room in memory are looked for in parts; the look ends, and all go in the end.
+#[test]
+fn the_deletion_queue_is_looked_over_in_parts() {
+    let limits = Limits { deletions_loaded: 1, deletion_looks: 2, ..Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+    for n in 0..9 {
+        bed.grown(&format!("{n}"), 9);
+    }
+    bed.down.extend((0..9).map(TargetId));
+    for n in 0..9 {
+        bed.unlink(ME, Ino::ROOT, &format!("{n}")).unwrap();
+    }
+    let left = |bed: &Bed| rows(bed, crate::key::Table::Deletion);
+    for _ in 0..4 {
+        bed.tick(crate::limit::RESCAN_MS);
+    }
+    assert_eq!(left(&bed), 9);
+    bed.down.clear();
+    for _ in 0..40 {
+        bed.tick(crate::limit::RESCAN_MS);
+    }
+    assert_eq!(left(&bed), 0);
+    bed.check();
+}
+
+/// Goal: the end of a session deletes the rows of all its lanes with one command, so there are not more than a mount has.
+#[test]
+fn lanes_of_a_session_are_bounded() {
+    let mut bed = Bed::new();
+    for (slot, refused) in [(255, None), (256, Some(Status::MALFORMED))] {
+        let made = bed.try_create(Who { client: 1, slot }, Ino::ROOT, &format!("{slot}"));
+        assert_eq!(made.err(), refused);
+    }
+}

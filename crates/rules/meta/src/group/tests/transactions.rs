@@ -549,3 +549,31 @@ fn little_room_at_a_participant() {
     decide(&mut bed, 3, 3, true).unwrap();
     assert_eq!(bed.attr(made).err(), Some(errno(Errno::ESTALE)));
 }
+
+/// Goal: what a floor has passed is deleted a part at a time; what is left is in nobody's way, and goes with the next one.
+#[test]
+fn rows_below_the_floor_go_in_parts() {
+    let mut bed = Bed::with(Config::default(), 4);
+    let rows = |bed: &Bed| {
+        let (from, until) = crate::key::table(ShardId(1), crate::key::Table::Prepared);
+        let mut count = 0;
+        let visit = &mut |_: &[u8], _: &[u8]| {
+            count += 1;
+            true
+        };
+        bed.server.store().scan(&from, &until, visit).unwrap();
+        count
+    };
+    for number in 1..=100 {
+        made(ask(&mut bed, prepare(number, 1, make())));
+        decide(&mut bed, number, 1, true).unwrap();
+    }
+    assert_eq!(rows(&bed), 100);
+    decide(&mut bed, 100, 100, true).unwrap();
+    assert_eq!(rows(&bed), 100 - crate::limit::TXNS_SWEPT);
+    let gone = Vote::No(TxnRefused { errno: errno(Errno::ESTALE).0 });
+    assert_eq!(ask(&mut bed, prepare(90, 90, make())), gone);
+    decide(&mut bed, 90, 90, true).unwrap();
+    made(ask(&mut bed, prepare(101, 101, make())));
+    assert_eq!(rows(&bed), 1, "that of the last one");
+}

@@ -152,6 +152,13 @@ fn a_shard_travels_whole() {
     let task = asked(&bed).unwrap();
     bed.step(Input::Courier { task, result: Ok(JobReply::History(false)) });
     assert!(bed.warnings.last().unwrap().contains("stay") && !rows(bed.server.store()).is_empty());
+    // The same is found out with each newer map, and told once.
+    let told = bed.warnings.len();
+    bed.tasks.clear();
+    bed.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(19), ..active.clone() } });
+    let task = asked(&bed).unwrap();
+    bed.step(Input::Courier { task, result: Ok(JobReply::History(false)) });
+    assert_eq!(bed.warnings.len(), told, "{:?}", bed.warnings);
     other.told(&active, &bed);
     other.step(Input::Durable(other.server.last_seq()));
     assert!(other.server.is_ready() && other.server.standing(SHARD).unwrap().term > before);
@@ -281,4 +288,62 @@ fn what_comes_back_early_is_fetched() {
     assert!(matches!(ask.job, Job::Shard { message: ShardMessage::AskHistory(_), .. }));
     bed.step(Input::Courier { task: ask.id, result: Ok(JobReply::History(true)) });
     assert_eq!(bed.server.shards().collect::<Vec<_>>(), [ShardId(1)]);
+}
+
+/// Goal: a map that is older than a move, from a backup, gives a shard to a server that has let it go. That one goes on with its
+/// other shards, makes nothing anew, says once what to put back, and tells nobody rows that it does not have. A server that
+/// has none of its shards ends.
+#[test]
+fn a_map_of_before_a_move_ends_nobody() {
+    let (mut bed, _) = source();
+    bed.courier_works = false;
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[THERE], 3) });
+    let ask = bed.tasks.pop().unwrap();
+    bed.step(Input::Courier { task: ask.id, result: Ok(JobReply::History(true)) });
+    assert_eq!(bed.server.shards().collect::<Vec<_>>(), [ShardId(1)]);
+    let records = bed.log.len();
+    for version in 40..43 {
+        let old = MapReply { version: MapVersion(version), ..placed(ShardState::Active, &[OWN], 1) };
+        bed.step(Input::Map { own: OWN, map: old });
+    }
+    let warned: Vec<_> = bed.warnings.iter().filter(|line| line.contains("have no rows here")).collect();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains("the first is 0") && warned[0].contains("put its newest copy back"));
+    let to = bed.send_as(ME, SHARD, 0, GetAttr { ino: Ino::ROOT }.into());
+    let refusal = bed.replies[&to].1.clone().unwrap_err();
+    assert!(
+        refusal.status == Status::NOT_READY && refusal.to_string().contains("no rows of shard 0"),
+        "{refusal}"
+    );
+    assert!(bed.server.has_term(ShardId(1)) && bed.server.is_ready());
+    assert!(bed.log[records..].iter().all(|record| record.shard != SHARD), "nothing is made");
+    let moving = MapReply { version: MapVersion(50), ..placed(ShardState::Moving, &[OWN, THERE], 4) };
+    bed.step(Input::Map { own: OWN, map: moving });
+    let refusal = fetch(&mut bed, THERE, SHARD, 4, first()).unwrap_err();
+    assert!(refusal.to_string().contains("no rows of shard 0"), "{refusal}");
+
+    let mut empty = Group::new(config(), MemoryStore::default()).unwrap();
+    empty.start();
+    let map = placed(ShardState::Active, &[OWN], 3);
+    let input = Input::Map { own: OWN, map };
+    let ended = empty.step(Millis(1), Timestamp::default(), input, &mut Output::default()).unwrap_err();
+    assert!(format!("{ended:?}").contains("2 shards of this server"), "{ended:?}");
+}
+
+/// Goal: a client that waits for events by a shard that goes to another server is answered at once, so that it asks there.
+#[test]
+fn who_waits_by_a_shard_that_goes_is_answered() {
+    let mut bed = Bed::with(config(), 2);
+    let ask =
+        |bed: &mut Bed, shard| bed.send_as(ME, shard, 0, Events { received: 0, wait_ms: 15_000 }.into());
+    let stays = ask(&mut bed, ShardId(1));
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Moving, &[OWN, THERE], 2) });
+    assert!(!bed.replies.contains_key(&stays));
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[OWN], 3) });
+    let waits = ask(&mut bed, SHARD);
+    assert!(!bed.replies.contains_key(&waits) && bed.replies.contains_key(&stays), "one at a time");
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Moving, &[OWN, THERE], 4) });
+    assert!(bed.replies[&waits].1.is_ok());
+    let sent_on = ask(&mut bed, SHARD);
+    assert_eq!(bed.replies[&sent_on].1.clone().unwrap_err().status, Status::NOT_LEADER);
 }

@@ -2,7 +2,7 @@
 
 use super::super::Shard;
 use super::table::Beside;
-use crate::group::{Events, Host, Request};
+use crate::group::{Events, Host, Request, Sessions};
 use crate::key;
 use crate::store::{Store, StoreError};
 use alloc::format;
@@ -102,11 +102,13 @@ impl Shard {
         })
     }
 
-    /// Hands on what became of waiting locks.
-    pub fn tell_events(&mut self, events: &mut Events) {
+    /// Hands on what became of waiting locks. Of those whose session has ended nobody hears.
+    pub fn tell_events(&mut self, events: &mut Events, sessions: &Sessions) {
         let term = self.term();
         for (client, ticket, errno) in self.locks.take_told() {
-            events.tell(client, LockOutcome { ticket, errno, term }.into());
+            if sessions.lives(client) {
+                events.tell(client, LockOutcome { ticket, errno, term }.into());
+            }
         }
     }
 

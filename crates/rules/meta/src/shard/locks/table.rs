@@ -11,6 +11,7 @@ use crate::limit::{
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
+use core::ops::Bound;
 use skep_types::{ClientId, Errno, Ino, Millis};
 use skep_wire::meta::{HeldLock, LockKind, LockOwner, LockSpace, LockState, LockWish};
 use skep_wire::{Refusal, Status};
@@ -307,14 +308,38 @@ impl Table {
         }
     }
 
-    /// A session ended.
-    pub fn end(&mut self, now: Millis, client: ClientId) {
-        let inos: Vec<Ino> =
-            self.clients.get(&client).map(|c| c.files.keys().copied().collect()).unwrap_or_default();
-        for ino in inos {
+    /// A session ended: what it has on the files behind `after` goes, of so many, or with so many locks and those of one file
+    /// more. The last of them; `None`: nothing is left.
+    pub fn end_some(
+        &mut self,
+        now: Millis,
+        client: ClientId,
+        after: Option<Ino>,
+        most: usize,
+    ) -> Option<Ino> {
+        let count = |table: &Self| table.clients.get(&client).map_or(0, |known| known.held + known.waiting);
+        let (before, mut last) = (count(self), after);
+        for _ in 0..most {
+            let behind = (last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            let known = self.clients.get(&client);
+            let ino = known.and_then(|known| known.files.range(behind).next()).map(|(ino, _)| *ino)?;
             self.drop_client(client, ino, None);
             self.settle(now);
             self.tidy_client(client, ino, false);
+            last = Some(ino);
+            if before.saturating_sub(count(self)) >= most {
+                break;
+            }
+        }
+        last
+    }
+
+    /// All of it.
+    #[cfg(test)]
+    pub fn end(&mut self, now: Millis, client: ClientId) {
+        let mut after = None;
+        while let Some(last) = self.end_some(now, client, after, 2) {
+            after = Some(last);
         }
     }
 
