@@ -7,6 +7,7 @@ mod events;
 mod host;
 mod map;
 mod message;
+mod reads;
 mod sessions;
 mod start;
 mod stats;
@@ -17,7 +18,7 @@ pub use errands::{Errands, Owner};
 pub use events::Events;
 pub use host::{Host, Load, not_ready};
 pub use message::{
-    Input, Job, JobFailure, JobReply, Output, PeerIdentity, Reply, Request, ShardMessage, Task,
+    Input, Job, JobFailure, JobReply, Output, PeerIdentity, Read, Reply, Request, ShardMessage, Task,
 };
 pub use sessions::Sessions;
 
@@ -86,6 +87,7 @@ impl<S: Store> Group<S> {
             }
             Input::Durable(seq) => self.durable(seq),
             Input::Courier { task, result } => self.courier(task, result),
+            Input::Read(read) => self.has_read(read),
             Input::Map { own, map } => self.take_map(own, &map),
             Input::Fences(fences) => self.take_fences(&fences),
             Input::Vouched(at) => self.deliver_to_all(|shard, _| {
@@ -232,6 +234,17 @@ impl<S: Store> Group<S> {
             self.deliver(shard, Shard::durable)?;
         }
         if awaits_service { self.begin_service() } else { Ok(()) }
+    }
+
+    /// Rows that a request waits for are in memory.
+    fn has_read(&mut self, read: u64) -> Result<(), StoreError> {
+        let Some((shard, awaited)) = self.host.reads.ended(read) else { return Ok(()) };
+        self.host.counters.read_ahead(awaited);
+        let done = |shard: &mut Shard, host: &mut Host<S>| {
+            shard.has_read(host, read);
+            Ok(())
+        };
+        self.deliver(shard, done).map(drop)
     }
 
     /// The rows.
