@@ -7,16 +7,20 @@
 //! checkpoint waits until the log is durable up to there, or a power cut could leave rows whose
 //! commands never happened.
 //!
-//! Reads look into the overlay, the frozen overlay, the run just written, the row cache, fjall.
+//! Reads look into the overlay, the frozen overlay, the run just written, the row cache, fjall. Threads of their own read
+//! from fjall what requests can wait for.
 
 mod cache;
 mod checkpoint;
 mod engine;
 mod key_hash;
 mod overlay;
+mod readers;
 mod store;
+mod warmth;
 
 pub use checkpoint::{CheckpointNotify, LogBarrier};
+pub use readers::{BeforeRead, ReadNotify};
 pub use store::RowStore;
 
 /// Longest key of a row.

@@ -90,6 +90,9 @@ impl Shards {
     /// Carries out one input of the round.
     pub fn step(&mut self, now: Millis, wall: Timestamp, input: Input) -> Result<(), ShardsError> {
         self.rules.step(now, wall, input, &mut self.out)?;
+        for read in self.out.reads.drain(..) {
+            self.rules.store_mut().read_ahead(read.id, read.wanted);
+        }
         let fresh = &self.out.records[self.counted..];
         self.bytes += fresh.iter().map(|record| record.bytes.len()).sum::<usize>();
         self.counted = self.out.records.len();
@@ -97,6 +100,14 @@ impl Shards {
             self.append()?;
         }
         if self.rules.store().is_crowded() { self.make_room() } else { Ok(()) }
+    }
+
+    /// Rows were read that requests wait for: they go on.
+    pub fn take_read(&mut self, now: Millis, wall: Timestamp) -> Result<(), ShardsError> {
+        for id in self.rules.store_mut().take_read()? {
+            self.step(now, wall, Input::Read(id))?;
+        }
+        Ok(())
     }
 
     /// The last step of the round is done: everything is in the log afterwards. Says how many records the

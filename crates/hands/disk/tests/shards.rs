@@ -3,7 +3,7 @@
 
 use skep_disk::disk::{CrashMode, FaultDisk};
 use skep_disk::log::{CommandLog, Head, LogOptions, Notify, Record, SyncPolicy, SyncThread};
-use skep_disk::rows::{RowOptions, RowStore};
+use skep_disk::rows::{BeforeRead, ReadNotify, RowOptions, RowStore};
 use skep_disk::shards::{Shards, replay};
 use skep_meta::limit::Limits;
 use skep_meta::{Config, Group, Input, PeerIdentity, Request};
@@ -14,7 +14,7 @@ use skep_wire::meta::*;
 use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry, ShardState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const OWN: NodeId = NodeId(1);
@@ -49,6 +49,8 @@ struct Bench {
     /// Most bytes of rows that waited for a checkpoint.
     peak: usize,
     busy: u64,
+    /// Who reads for requests that can wait; `None`: nobody, all rows are read in place.
+    readers: Option<(ReadNotify, BeforeRead)>,
 }
 
 impl Bench {
@@ -66,6 +68,7 @@ impl Bench {
             newest: 0,
             peak: 0,
             busy: 0,
+            readers: None,
         };
         bench.start(&[]);
         bench
@@ -80,9 +83,12 @@ impl Bench {
             SyncThread::start(log.syncer(), SyncPolicy::Every(Duration::from_millis(2)), silent).unwrap();
         let options =
             RowOptions { overlay_bytes: OVERLAY, cache_bytes: 256 << 10, block_cache_bytes: 1 << 20 };
-        let rows =
+        let mut rows =
             RowStore::open(self.rows.path(), options, Arc::new(sync.handle()), Box::new(|| ())).unwrap();
         rows.check_log(found.first, found.last).unwrap();
+        if let Some((notify, before)) = &self.readers {
+            rows.start_readers(notify, Some(before)).unwrap();
+        }
         let mut rules = Group::new(self.config.clone(), rows).unwrap();
         replay(&mut rules, &log, found.last).unwrap();
         let mut shards = Shards::new(rules, log, sync.handle()).with_groups_of(self.group_bytes);
@@ -147,6 +153,8 @@ impl Bench {
         if due {
             self.step(Input::Tick);
         }
+        let (now, wall) = (self.now, self.wall());
+        self.shards().take_read(now, wall).expect("no row ends the server");
         self.shards().end_round().expect("no round ends the server");
         self.shards().release().unwrap();
         std::mem::take(&mut self.shards().out.replies)
@@ -328,8 +336,11 @@ fn power_cuts_between_rounds() {
             closes_remembered: 1 + dice.below(4) as usize,
             recoveries: 1 + dice.below(2) as usize,
             waits: 4 + dice.below(64) as usize,
+            reads: 1 + dice.below(4) as usize,
         };
         let mut bench = Bench::new(config(limits), 256 << dice.below(6));
+        // From the first cut on, requests wait for rows.
+        bench.readers = Some((Arc::new(|| ()), Arc::new(|_| ())));
         let mut next_client = 10;
         for _ in 0..12 {
             let mut living = BTreeSet::new();
@@ -399,5 +410,68 @@ fn superseded_records_are_not_replayed() {
     let rows = bench.rows();
     let has = |name: &[u8]| rows.values().any(|row| row.windows(name.len()).any(|part| part == name));
     assert!(has(b"kept") && !has(b"lost"));
+    bench.check();
+}
+
+/// Goal: a request whose rows a slow disk is to give holds up nobody: a hundred others are answered before it, and it is
+/// when they are there. One whose connection ends meanwhile does not happen.
+#[test]
+fn warm_requests_pass_a_cold_one() {
+    let mut bench = Bench::new(Config::default(), GROUP);
+    for text in ["warm", "cold", "gone"] {
+        bench.ask(1, create(text, false));
+        bench.settle();
+    }
+    bench.shards().flush(LIMIT).unwrap();
+    bench.shards = None;
+    bench.sync = None;
+    // The disk gives nothing before the test says so.
+    let slow = Arc::new((Mutex::new(false), Condvar::new()));
+    let gate = slow.clone();
+    let before: BeforeRead = Arc::new(move |_| {
+        let shut = gate.0.lock().unwrap();
+        drop(gate.1.wait_while(shut, |open| !*open).unwrap());
+    });
+    let (tell, told) = std::sync::mpsc::channel();
+    let notify: ReadNotify = Arc::new(move || tell.send(()).unwrap_or_default());
+    bench.readers = Some((notify, before));
+    bench.start(&[]);
+    let answered = |bench: &mut Bench, reply: u64| {
+        bench.end_round().into_iter().find(|answer| answer.to == reply).map(|answer| answer.result)
+    };
+    let lookup = |text: &str| Lookup { parent: Ino::ROOT, name: name(text) }.into();
+    let open_disk = |is_open: bool| {
+        *slow.0.lock().unwrap() = is_open;
+        slow.1.notify_all();
+    };
+    let until_answered = |bench: &mut Bench, reply: u64| loop {
+        if let Some(result) = answered(bench, reply) {
+            return result;
+        }
+        told.recv_timeout(LIMIT).unwrap();
+    };
+    // Once it was read it is warm.
+    open_disk(true);
+    bench.ask(2, lookup("warm"));
+    let warm = bench.next;
+    until_answered(&mut bench, warm).unwrap();
+    open_disk(false);
+    bench.ask(3, lookup("cold"));
+    let cold = bench.next;
+    bench.ask(4, unlink("gone"));
+    let gone = bench.next;
+    assert_eq!(answered(&mut bench, cold), None);
+    for _ in 0..100 {
+        bench.ask(2, lookup("warm"));
+        let warm = bench.next;
+        assert!(answered(&mut bench, warm).is_some_and(|result| result.is_ok()), "it waits for the cold one");
+    }
+    bench.step(Input::Gone(gone));
+    open_disk(true);
+    until_answered(&mut bench, cold).unwrap();
+    bench.ask(5, lookup("gone"));
+    let still = bench.next;
+    until_answered(&mut bench, still).expect("nobody waited for its removal any more");
+    bench.settle();
     bench.check();
 }

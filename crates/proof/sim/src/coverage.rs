@@ -23,6 +23,7 @@ pub const MARKERS: &[&str] = &[
     "a shard was given to another metad",
     "a shard's rows went",
     "metad was killed between append and reply",
+    "a request waited for rows",
     "a term of one shard ended alone",
     "storaged was killed",
     "a power cut took acknowledged records",

@@ -3,7 +3,7 @@
 
 use crate::hub::{CallId, Hub, Place};
 use skep_meta::limit::Limits;
-use skep_meta::store::{Batch, MemoryStore, Store};
+use skep_meta::store::{Batch, MemoryStore, Store, Wanted};
 use skep_meta::{Action, Command, Config, Group, Input, Internal, Job, Output};
 use skep_types::log::{EntryKind, Moves, Record};
 use skep_types::{Decode, Incarnation, Ino, LogSeq, NodeId, ShardId, Term};
@@ -53,9 +53,18 @@ fn limits(seed: u64) -> Limits {
         remembered: draw(5, 2),
         closes_remembered: draw(6, 2),
         recoveries: draw(7, 1),
+        reads: draw(9, 1),
         ..Limits::default()
     }
 }
+
+/// Of a third of the seeds rows are on a disk, which takes its time.
+fn rows_of(seed: u64) -> MemoryStore {
+    if seed.is_multiple_of(3) { MemoryStore::on_disk() } else { MemoryStore::default() }
+}
+
+/// Permille of the steps before which all rows on a disk are forgotten.
+const FORGETS: u64 = 100;
 
 /// Records that one step may write where limits are that small: what it was asked, a request or two that waited, a
 /// chore in each shard.
@@ -132,7 +141,7 @@ impl Metad {
             log: Vec::new(),
             durable: 0,
             told: 0,
-            checkpoint: MemoryStore::default(),
+            checkpoint: rows_of(seed),
             candidate: None,
             survived: None,
             mislaid: None,
@@ -197,6 +206,9 @@ impl Metad {
     pub fn step(&mut self, input: Input, hub: &mut Hub) -> Option<Output> {
         let (now, wall) = (hub.millis(), hub.wall(self.number));
         let server = self.server.as_mut()?;
+        if self.checkpoint.is_on_disk() && hub.permille(FORGETS) {
+            server.store().forget();
+        }
         let mut out = Output::default();
         // Shards are made all at once, and only once.
         let bounded = self.config.limits.chores_per_step == 1 && !matches!(input, Input::Map { .. });
@@ -217,6 +229,13 @@ impl Metad {
             check_bounds(&out.records, hub);
         }
         Some(out)
+    }
+
+    /// The disk has given these rows.
+    pub fn bring(&self, wanted: &[Wanted]) {
+        if let Some(server) = &self.server {
+            server.store().bring(wanted);
+        }
     }
 
     /// One input, perhaps while the disk is nearly full.

@@ -2,6 +2,7 @@
 
 use crate::hub::{CallId, Landed, LaneId};
 use crate::network::End;
+use skep_meta::Read;
 use skep_model::Rng;
 use skep_types::{LogSeq, NodeId};
 use skep_wire::Refusal;
@@ -28,6 +29,8 @@ pub enum Event {
     Synced(u64, LogSeq),
     /// metad syncs its log.
     Sync(u64),
+    /// The disk of a metad has given rows.
+    RowsRead(u64, Read),
     /// Records that a canary acknowledged before they were in the log.
     AppendLate(u64),
     /// A daemon is started again.

@@ -4,6 +4,7 @@
 mod daemons;
 mod end;
 mod mishaps;
+mod reads;
 mod seats;
 mod upkeep;
 
@@ -219,6 +220,7 @@ impl World {
             Event::Tick(node, life) => self.tick(node, life),
             Event::Deadline(life) => self.deadline(life),
             Event::Sync(life) => self.sync(life),
+            Event::RowsRead(life, read) => self.rows_read(life, &read),
             Event::Synced(life, index) => self.synced(life, index),
             Event::AppendLate(life) => {
                 if let Some(at) = self.metad_in(life) {

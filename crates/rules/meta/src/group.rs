@@ -8,6 +8,7 @@ mod host;
 mod job;
 mod map;
 mod message;
+mod reads;
 mod sessions;
 mod start;
 mod stats;
@@ -18,7 +19,7 @@ pub use errands::{Errands, Owner};
 pub use events::Events;
 pub use host::{Host, Load, not_ready};
 pub use job::{Class, Job, JobFailure, JobReply, Line, ShardMessage, Task};
-pub use message::{Input, Output, PeerIdentity, Reply, Request};
+pub use message::{Input, Output, PeerIdentity, Read, Reply, Request};
 pub use sessions::Sessions;
 
 use crate::shard::{Shard, is_circle_over};
@@ -91,6 +92,7 @@ impl<S: Store> Group<S> {
             }
             Input::Durable(seq) => self.durable(seq),
             Input::Courier { task, result } => self.courier(task, result),
+            Input::Read(read) => self.has_read(read),
             Input::Map { own, map } => self.take_map(own, &map),
             Input::Fences(fences) => self.take_fences(&fences),
             Input::Vouched(at) => self.deliver_to_all(|shard, _| {
@@ -236,6 +238,17 @@ impl<S: Store> Group<S> {
             self.deliver(shard, Shard::durable)?;
         }
         if awaits_service { self.begin_service() } else { Ok(()) }
+    }
+
+    /// Rows that a request waits for are in memory.
+    fn has_read(&mut self, read: u64) -> Result<(), StoreError> {
+        let Some((shard, awaited)) = self.host.reads.ended(read) else { return Ok(()) };
+        self.host.counters.read_ahead(awaited);
+        let done = |shard: &mut Shard, host: &mut Host<S>| {
+            shard.has_read(host, read);
+            Ok(())
+        };
+        self.deliver(shard, done).map(drop)
     }
 
     /// The rows.

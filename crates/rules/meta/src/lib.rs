@@ -17,21 +17,22 @@ pub mod formats;
 mod group;
 mod key;
 pub mod limit;
+mod near;
 mod op;
 mod row;
 mod shard;
 pub mod spread;
 /// Rows as the shard sees them (they live in a crate of their own, which the hands share).
 pub mod store {
-    pub use skep_rows::{Batch, Key, MemoryStore, Store, StoreError, Txn, Visit};
+    pub use skep_rows::{Batch, Key, MemoryStore, Store, StoreError, Txn, Visit, Wanted};
 }
 mod tree;
 
 pub use command::{Action, COMMAND_LEVEL_MAX, Caller, Choices, Command, Internal};
 pub use config::{Config, HashFn};
 pub use group::{
-    Class, Group, Input, Job, JobFailure, JobReply, Line, Output, PeerIdentity, Reply, Request, ShardMessage,
-    Task,
+    Class, Group, Input, Job, JobFailure, JobReply, Line, Output, PeerIdentity, Read, Reply, Request,
+    ShardMessage, Task,
 };
 pub use op::changes;
 pub use row::{

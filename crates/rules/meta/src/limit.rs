@@ -16,6 +16,12 @@ pub const TERMS_END: u64 = 1 << (ERA_TERM_BITS + u16::BITS);
 pub const COLLISIONS_MAX: u32 = 256;
 /// Requests that wait for something (a sync, a trim, another shard) at once; more are BUSY.
 pub const WAITS_MAX: usize = 16_384;
+/// Requests that wait for rows from the disk at once; with so many, the next one reads in place.
+pub const READS_MAX: usize = 1_024;
+/// Rows and ranges that they wait for together; with so many, the next one reads in place.
+pub const ROWS_AWAITED_MAX: usize = 65_536;
+/// So often a request waits for rows, each time for others or because they were gone again; then it reads in place.
+pub const READ_TRIES_MAX: u8 = 32;
 /// Longest wait of an `Events`.
 pub const EVENTS_WAIT_MAX_MS: u64 = 15_000;
 /// Events in one answer to it.
@@ -168,6 +174,8 @@ pub struct Limits {
     pub recoveries: usize,
     /// [`WAITS_MAX`].
     pub waits: usize,
+    /// [`READS_MAX`].
+    pub reads: usize,
 }
 
 impl Default for Limits {
@@ -186,6 +194,7 @@ impl Default for Limits {
             closes_remembered: CLOSES_REMEMBERED_MAX,
             recoveries: RECOVERIES_MAX,
             waits: WAITS_MAX,
+            reads: READS_MAX,
         }
     }
 }

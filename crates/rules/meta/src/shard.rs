@@ -19,6 +19,7 @@ mod lost;
 mod opens;
 mod place;
 mod prepared;
+mod reads;
 mod recovery;
 mod request;
 mod run;
@@ -36,7 +37,7 @@ pub use homes::Homes;
 pub use locks::is_circle_over;
 pub use opens::OpenCounts;
 
-use crate::group::{Host, LOOPBACK, Load, Reply, Request};
+use crate::group::{Host, LOOPBACK, Load, Reply};
 use crate::row::header::{Keys, Terms};
 use crate::store::{Store, StoreError};
 use absorb::Later;
@@ -59,7 +60,7 @@ use skep_wire::meta::ShardStamp;
 use skep_wire::mgmt::ShardState;
 use trims::Trims;
 use txns::Txns;
-use waits::Waits;
+use waits::{Again, Waits};
 
 /// See the module.
 pub struct Shard {
@@ -90,7 +91,7 @@ pub struct Shard {
     remembered: Memories,
     waits: Waits,
     /// Requests whose wait is over.
-    again: VecDeque<Request>,
+    again: VecDeque<Again>,
     later: BTreeMap<LogIndex, Vec<Later>>,
     /// The record is durable, and it has not begun.
     ready: VecDeque<(LogIndex, Later)>,
@@ -209,8 +210,8 @@ impl Shard {
     pub fn resume_one<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
         if let Some(ino) = self.recover_later.pop().or_else(|| self.next_recovery(host)) {
             self.recover(host, ino)
-        } else if let Some(request) = self.again.pop_front() {
-            self.request(host, request)
+        } else if let Some(again) = self.again.pop_front() {
+            self.request_again(host, again)
         } else {
             self.begin_next(host).map(drop)
         }
@@ -219,7 +220,7 @@ impl Shard {
     /// Nobody waits for this answer any more. `true`: it was to come from here.
     pub fn abandon(&mut self, to: u64) -> bool {
         let before = self.again.len();
-        self.again.retain(|request| request.reply_to != to);
+        self.again.retain(|again| again.request.reply_to != to);
         self.waits.abandon(to) || self.txns.abandon(to) || self.again.len() < before
     }
 }

@@ -48,6 +48,13 @@ pub struct Bed {
     /// Targets that do not answer.
     pub down: BTreeSet<TargetId>,
     pub courier_works: bool,
+    /// Rows are on a disk, and forgotten before each request: so each is broken off where it lacks a row, and run again,
+    /// in every test.
+    pub forgets: bool,
+    /// The disk gives what is read.
+    pub disk_works: bool,
+    /// Reads that it has not done.
+    pub reads: Vec<Read>,
     /// After a restart targets answer before it is known who lives.
     pub targets_first: bool,
     /// Targets that do not seal.
@@ -132,7 +139,7 @@ impl Bed {
     }
 
     pub fn with(config: Config, shards: u16) -> Self {
-        let server = Group::new(config.clone(), MemoryStore::default()).unwrap();
+        let server = Group::new(config.clone(), MemoryStore::on_disk()).unwrap();
         let mut bed = Self {
             server,
             config,
@@ -149,6 +156,9 @@ impl Bed {
             auto_sync: true,
             down: BTreeSet::new(),
             courier_works: true,
+            forgets: true,
+            disk_works: true,
+            reads: vec![],
             targets_first: false,
             unsealable: BTreeSet::new(),
             sealed: BTreeMap::new(),
@@ -223,12 +233,13 @@ impl Bed {
 
     /// The process dies: rows as of `applied` and the log up to `kept` survive.
     pub fn crash(&mut self, applied: u64, kept: u64, living: &[u64]) {
-        let store = self.snapshots.get(&applied).cloned().unwrap_or_default();
+        let store = self.snapshots.get(&applied).cloned().unwrap_or_else(MemoryStore::on_disk);
         assert_eq!(store.applied(), LogSeq(applied));
         self.log.truncate(kept as usize);
         self.snapshots.retain(|index, _| *index <= kept);
         self.tasks.clear();
         self.replies.clear();
+        self.reads.clear();
         self.server = Group::new(self.config.clone(), store).unwrap();
         for record in &self.log {
             self.server.replay(record).unwrap();
@@ -260,6 +271,9 @@ impl Bed {
     pub fn step(&mut self, input: Input) {
         let mut out = Output::default();
         self.now.0 += 1;
+        if self.forgets {
+            self.server.store().forget();
+        }
         self.server.step(self.now, self.wall(), input, &mut out).unwrap();
         self.take(out);
         while self.works_off && self.server.next_deadline() == Some(Millis(0)) {
@@ -285,9 +299,22 @@ impl Bed {
         self.warnings.extend(out.warnings);
         self.wants_map |= out.fetch_map;
         self.tasks.extend(out.tasks);
+        self.reads.extend(out.reads);
+        self.run_disk();
         if self.auto_sync {
             self.sync();
             self.run_courier();
+        }
+    }
+
+    /// The disk gives what was asked for.
+    pub fn run_disk(&mut self) {
+        while self.disk_works && !self.reads.is_empty() {
+            let read = self.reads.remove(0);
+            self.server.store().bring(&read.wanted);
+            let mut out = Output::default();
+            self.server.step(self.now, self.wall(), Input::Read(read.id), &mut out).unwrap();
+            self.take(out);
         }
     }
 
@@ -303,11 +330,10 @@ impl Bed {
             let mut out = Output::default();
             let index = self.server.last_seq();
             self.server.step(self.now, self.wall(), Input::Durable(index), &mut out).unwrap();
-            let more = !out.records.is_empty();
             let auto = core::mem::replace(&mut self.auto_sync, false);
             self.take(out);
             self.auto_sync = auto;
-            if more && auto {
+            if self.server.last_seq() > index && auto {
                 self.sync();
             }
         }

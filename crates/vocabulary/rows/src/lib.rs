@@ -7,10 +7,11 @@
 #![no_std]
 extern crate alloc;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use skep_types::log::Head;
 use skep_types::{Decode, Encode, LogSeq, ShardId};
 
@@ -21,6 +22,8 @@ pub enum StoreError {
     Io(String),
     /// Bytes that were read are not what was written.
     Corrupt(String),
+    /// The row is on a disk, and whoever asks does not wait for it: nothing has failed.
+    Away,
 }
 
 impl core::fmt::Display for StoreError {
@@ -28,6 +31,7 @@ impl core::fmt::Display for StoreError {
         match self {
             Self::Io(text) => write!(f, "row store: {text}"),
             Self::Corrupt(text) => write!(f, "row store is corrupt: {text}"),
+            Self::Away => f.write_str("row store: the row is not in memory (a bug: please report it)"),
         }
     }
 }
@@ -40,6 +44,15 @@ pub type Key = Vec<u8>;
 pub type Batch = BTreeMap<Key, Option<Vec<u8>>>;
 /// Called with key and value of each row of a scan; `false` ends the scan.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
+
+/// What has to be read from a disk first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// A row, if there is one.
+    Row(Key),
+    /// The first rows of a range: from, until.
+    Range(Key, Key),
+}
 
 /// Last byte of the key of [`applied_key`]: no other rows of a shard have it behind the shard.
 const APPLIED: u8 = 0xff;
@@ -70,6 +83,16 @@ pub trait Store {
 
     /// Visits rows with `from <= key < until` in order until `visit` says `false`.
     fn scan(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
+
+    /// As [`Store::get`], but waits for no disk: `None` = it would have to.
+    fn get_near(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>, StoreError> {
+        self.get(key).map(Some)
+    }
+
+    /// As [`Store::scan`], but waits for no disk: `false` = it would have to, and nothing was visited.
+    fn scan_near(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<bool, StoreError> {
+        self.scan(from, until, visit).map(|()| true)
+    }
 
     /// Writes `batch` and remembers the record at `seq` as applied, and that it left shards at the heads `of`:
     /// all or nothing, also across a crash. Need not be durable: after a crash the log is replayed from
@@ -168,6 +191,45 @@ pub struct MemoryStore {
     applied: LogSeq,
     /// Rows of [`applied_key`]: they change with every record, and would be looked for among all rows each time.
     heads: BTreeMap<ShardId, Vec<u8>>,
+    /// What of them counts as read from a disk; `None`: all.
+    near: Option<RefCell<Near>>,
+}
+
+/// Keys and ranges that [`MemoryStore::bring`] has read.
+#[derive(Debug, Clone, Default)]
+struct Near {
+    keys: BTreeSet<Key>,
+    ranges: BTreeSet<(Key, Key)>,
+}
+
+impl MemoryStore {
+    /// As if its rows were on a disk: none of them counts as in memory before it is brought, or written.
+    pub fn on_disk() -> Self {
+        Self { near: Some(RefCell::default()), ..Self::default() }
+    }
+
+    /// Does it count as on a disk?
+    pub fn is_on_disk(&self) -> bool {
+        self.near.is_some()
+    }
+
+    /// Reads rows from the disk that is made up.
+    pub fn bring(&self, wanted: &[Wanted]) {
+        let Some(near) = &self.near else { return };
+        for wanted in wanted {
+            match wanted {
+                Wanted::Row(key) => near.borrow_mut().keys.insert(key.clone()),
+                Wanted::Range(from, until) => near.borrow_mut().ranges.insert((from.clone(), until.clone())),
+            };
+        }
+    }
+
+    /// None of its rows is in memory any more, if they are on a disk.
+    pub fn forget(&self) {
+        if let Some(near) = &self.near {
+            near.take();
+        }
+    }
 }
 
 impl Store for MemoryStore {
@@ -176,6 +238,20 @@ impl Store for MemoryStore {
             Some(shard) => self.heads.get(&shard).cloned(),
             None => self.rows.get(key).cloned(),
         })
+    }
+
+    fn get_near(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>, StoreError> {
+        match &self.near {
+            Some(near) if !near.borrow().keys.contains(key) => Ok(None),
+            _ => self.get(key).map(Some),
+        }
+    }
+
+    fn scan_near(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<bool, StoreError> {
+        match &self.near {
+            Some(near) if !near.borrow().ranges.contains(&(from.to_vec(), until.to_vec())) => Ok(false),
+            _ => self.scan(from, until, visit).map(|()| true),
+        }
     }
 
     fn scan(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
@@ -200,6 +276,9 @@ impl Store for MemoryStore {
     }
 
     fn apply(&mut self, seq: LogSeq, of: &[Head], batch: Batch) -> Result<(), StoreError> {
+        if let Some(near) = &self.near {
+            near.borrow_mut().keys.extend(batch.keys().cloned());
+        }
         for (key, value) in batch {
             match (applied_shard(&key), value) {
                 (Some(shard), Some(value)) => self.heads.insert(shard, value),
@@ -294,5 +373,23 @@ mod tests {
         store.apply(LogSeq(9), &[], [(applied_key(ShardId(1)), Some(vec![7]))].into()).unwrap();
         assert!(matches!(store.applied_of(ShardId(1)), Err(StoreError::Corrupt(_))));
         assert_eq!(applied_shard(&[0, 1, APPLIED, 0]), None);
+    }
+
+    /// Goal: rows on a disk that is made up are not near before they are brought or written; what waits for the disk
+    /// finds them all the same.
+    #[test]
+    fn rows_on_a_disk_are_brought() {
+        let mut store = MemoryStore::on_disk();
+        let visit = &mut |_: &[u8], _: &[u8]| true;
+        store.apply(LogSeq(1), &[], [(vec![0, 0, 5], Some(vec![5]))].into()).unwrap();
+        assert_eq!(store.get_near(&[0, 0, 5]), Ok(Some(Some(vec![5]))));
+        store.forget();
+        assert_eq!(store.get_near(&[0, 0, 5]), Ok(None));
+        assert_eq!(store.get(&[0, 0, 5]), Ok(Some(vec![5])));
+        assert_eq!(store.scan_near(&[0], &[1], visit), Ok(false));
+        store.bring(&[Wanted::Row(vec![0, 0, 6]), Wanted::Range(vec![0], vec![1])]);
+        assert_eq!((store.get_near(&[0, 0, 6]), store.get_near(&[0, 0, 5])), (Ok(Some(None)), Ok(None)));
+        assert_eq!(store.scan_near(&[0], &[1], visit), Ok(true));
+        assert_eq!(MemoryStore::default().get_near(&[0, 0, 5]), Ok(Some(None)));
     }
 }

@@ -5,8 +5,11 @@ use super::checkpoint::{CheckpointNotify, Checkpointer, Frozen, LogBarrier};
 use super::engine::Engine;
 use super::key_hash::KeyHash;
 use super::overlay::Overlay;
+use super::readers::{BeforeRead, Found, Job, Ranges, ReadNotify, Readers};
+use super::warmth::{self, Pace, Warmth};
 use super::{KEY_MAX, RESERVED, RowOptions, VALUE_MAX};
-use skep_rows::{Batch, Store, StoreError, Visit, applied_key, applied_shard};
+use fjall::KvPair;
+use skep_rows::{Batch, Store, StoreError, Visit, Wanted, applied_key, applied_shard};
 use skep_types::log::Head;
 use skep_types::{Decode, Encode, LogSeq, ShardId};
 use std::cell::RefCell;
@@ -14,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rows that each apply moves from a finished checkpoint into the cache.
 const SETTLE_ROWS: usize = 16;
@@ -43,6 +46,12 @@ pub struct RowStore {
     heads: BTreeMap<ShardId, Applied>,
     checkpointed: LogSeq,
     checkpointer: Checkpointer,
+    /// Checkpoints collected by this process: what was asked of fjall before the last of them may be outdated.
+    checkpoints: u64,
+    readers: Option<Readers>,
+    /// Ranges that were read since the last checkpoint was collected.
+    ranges: Ranges,
+    warmth: RefCell<Warmth>,
     failed: Option<StoreError>,
 }
 
@@ -73,6 +82,10 @@ impl RowStore {
             heads,
             checkpointed: applied,
             checkpointer,
+            checkpoints: 0,
+            readers: None,
+            ranges: Ranges::default(),
+            warmth: RefCell::new(Warmth::new(applied > LogSeq(0))),
             options,
             failed: None,
         })
@@ -149,6 +162,8 @@ impl RowStore {
             }
             Some(Ok(seq)) => {
                 self.checkpointed = seq;
+                self.checkpoints += 1;
+                self.ranges = Ranges::default();
                 self.settle(usize::MAX);
                 if let Some(frozen) = self.frozen.take().and_then(Arc::into_inner) {
                     self.settling = frozen.overlay;
@@ -214,6 +229,136 @@ impl RowStore {
         };
     }
 
+    /// From now on requests can wait for rows that are not in memory ([`Store::get_near`]): threads read them.
+    pub fn start_readers(
+        &mut self,
+        notify: &ReadNotify,
+        before: Option<&BeforeRead>,
+    ) -> Result<(), StoreError> {
+        let readers = Readers::start(&self.engine, notify, before).map_err(|e| {
+            StoreError::Io(format!(
+                "cannot start the threads that read rows: {e}; check the limit of threads (ulimit -u)"
+            ))
+        })?;
+        self.readers = Some(readers);
+        Ok(())
+    }
+
+    /// Has these rows read; their number comes back from [`RowStore::take_read`].
+    pub fn read_ahead(&mut self, id: u64, wanted: Vec<Wanted>) {
+        if let Some(readers) = &self.readers {
+            readers.give(Job::new(id, self.checkpoints, wanted));
+        }
+    }
+
+    /// Takes what was read into memory, as far as it is still what fjall has; the numbers of these reads.
+    pub fn take_read(&mut self) -> Result<Vec<u64>, StoreError> {
+        let jobs = self.readers.as_ref().map(Readers::take).unwrap_or_default();
+        let mut ids = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            if let Some(error) = job.failed {
+                return Err(error);
+            }
+            job.paces.into_iter().for_each(|pace| self.warmth.get_mut().note(pace));
+            ids.push(job.id);
+            // Rows that fjall got by a checkpoint since may have been written between the question and now, and have
+            // left the overlays again: nothing in memory would tell that what was read is older.
+            if job.checkpoints == self.checkpoints {
+                job.found.into_iter().for_each(|found| self.keep(found));
+            }
+        }
+        Ok(ids)
+    }
+
+    fn keep(&mut self, found: Found) {
+        match found {
+            Found::Row(key, value) => {
+                let hash = self.hash.of(&key);
+                if self.newest(hash, &key).is_none() {
+                    self.cache.get_mut().put(hash, key, value);
+                }
+            }
+            Found::Range(from, until, rows) => self.ranges.put(from, until, rows),
+        }
+    }
+
+    /// Is fjall to be asked by this thread?
+    fn asks_fjall(&self) -> bool {
+        self.readers.is_none() || self.warmth.borrow().is_warm()
+    }
+
+    /// As if it had been slow just now.
+    #[cfg(test)]
+    pub(super) fn is_cold(&mut self) {
+        *self.warmth.get_mut() = Warmth::new(true);
+    }
+
+    fn note(&self, pace: Pace) {
+        self.warmth.borrow_mut().note(pace);
+    }
+
+    /// The row as memory has it.
+    fn recall(&self, hash: u64, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        if let Some(value) = self.newest(hash, key) {
+            return Some(value.clone());
+        }
+        if let Some(value) = self.cache.borrow_mut().get(hash, key) {
+            return Some(value);
+        }
+        (key.is_empty() || key.len() > KEY_MAX || key.starts_with(&RESERVED)).then_some(None)
+    }
+
+    /// The row as fjall has it. Nothing newer is in memory.
+    fn read(&self, hash: u64, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let begun = Instant::now();
+        let value = self.engine.get(key)?;
+        self.note(warmth::pace(begun, 1));
+        self.cache.borrow_mut().put(hash, key.to_vec(), value.clone());
+        Ok(value)
+    }
+
+    /// Visits rows of a range: what is in memory over what is `stored`.
+    fn merge(
+        &self,
+        from: &[u8],
+        until: &[u8],
+        stored: &mut dyn Iterator<Item = Result<KvPair, StoreError>>,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let range = || (Bound::Included(from), Bound::Excluded(until));
+        let mut newest = self.overlay.rows.range::<[u8], _>(range()).peekable();
+        let frozen = self.frozen.iter().flat_map(|f| f.overlay.rows.range::<[u8], _>(range()));
+        let mut frozen = frozen.peekable();
+        let mut row = stored.next().transpose()?;
+        loop {
+            let heads = [newest.peek(), frozen.peek()].map(|head| head.map(|(key, _)| key.as_slice()));
+            let stored_key = row.as_ref().map(|(key, _)| &**key);
+            let Some(key) = heads.into_iter().chain([stored_key]).flatten().min() else { return Ok(()) };
+            let is_stored = stored_key == Some(key);
+            let [in_newest, in_frozen] = heads.map(|head| head == Some(key));
+            let first = if in_newest { newest.peek() } else { frozen.peek() };
+            let go = match (first, &row) {
+                (Some((key, value)), _) if in_newest || in_frozen => {
+                    value.as_ref().is_none_or(|value| visit(key, value))
+                }
+                (_, Some((key, value))) => visit(key, value),
+                _ => true,
+            };
+            if !go {
+                return Ok(());
+            }
+            if in_newest {
+                newest.next();
+            }
+            if in_frozen {
+                frozen.next();
+            }
+            if is_stored {
+                row = stored.next().transpose()?;
+            }
+        }
+    }
+
     fn newest(&self, hash: u64, key: &[u8]) -> Option<&Option<Vec<u8>>> {
         let frozen = || self.frozen.as_ref().and_then(|f| f.overlay.get(hash, key));
         self.overlay.get(hash, key).or_else(frozen).or_else(|| self.settling.get(hash, key))
@@ -249,57 +394,38 @@ fn validate(batch: &Batch) -> Result<(), StoreError> {
 impl Store for RowStore {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let hash = self.hash.of(key);
-        if let Some(value) = self.newest(hash, key) {
-            return Ok(value.clone());
+        self.recall(hash, key).map_or_else(|| self.read(hash, key), Ok)
+    }
+
+    fn get_near(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>, StoreError> {
+        let hash = self.hash.of(key);
+        match self.recall(hash, key) {
+            None if self.asks_fjall() => self.read(hash, key).map(Some),
+            known => Ok(known),
         }
-        if let Some(value) = self.cache.borrow_mut().get(hash, key) {
-            return Ok(value);
-        }
-        if key.is_empty() || key.len() > KEY_MAX || key.starts_with(&RESERVED) {
-            return Ok(None);
-        }
-        let value = self.engine.get(key)?;
-        self.cache.borrow_mut().put(hash, key.to_vec(), value.clone());
-        Ok(value)
     }
 
     fn scan(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         if from >= until {
             return Ok(());
         }
-        let range = || (Bound::Included(from), Bound::Excluded(until));
-        let mut newest = self.overlay.rows.range::<[u8], _>(range()).peekable();
-        let frozen = self.frozen.iter().flat_map(|f| f.overlay.rows.range::<[u8], _>(range()));
-        let mut frozen = frozen.peekable();
-        let mut stored = self.engine.range(from, until);
-        let mut row = stored.next().transpose()?;
-        loop {
-            let heads = [newest.peek(), frozen.peek()].map(|head| head.map(|(key, _)| key.as_slice()));
-            let stored_key = row.as_ref().map(|(key, _)| &**key);
-            let Some(key) = heads.into_iter().chain([stored_key]).flatten().min() else { return Ok(()) };
-            let is_stored = stored_key == Some(key);
-            let [in_newest, in_frozen] = heads.map(|head| head == Some(key));
-            let first = if in_newest { newest.peek() } else { frozen.peek() };
-            let go = match (first, &row) {
-                (Some((key, value)), _) if in_newest || in_frozen => {
-                    value.as_ref().is_none_or(|value| visit(key, value))
-                }
-                (_, Some((key, value))) => visit(key, value),
-                _ => true,
-            };
-            if !go {
-                return Ok(());
-            }
-            if in_newest {
-                newest.next();
-            }
-            if in_frozen {
-                frozen.next();
-            }
-            if is_stored {
-                row = stored.next().transpose()?;
-            }
+        let (begun, mut rows) = (Instant::now(), 0);
+        let mut stored = self.engine.range(from, until).inspect(|_| rows += 1);
+        self.merge(from, until, &mut stored, visit)?;
+        self.note(warmth::pace(begun, rows));
+        Ok(())
+    }
+
+    fn scan_near(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<bool, StoreError> {
+        if let Some(known) = self.ranges.get(from, until) {
+            let rest = known.rest.iter().flat_map(|rest| self.engine.range(rest, until));
+            self.merge(from, until, &mut known.rows.iter().cloned().map(Ok).chain(rest), visit)?;
+            return Ok(true);
         }
+        if !self.asks_fjall() {
+            return Ok(false);
+        }
+        self.scan(from, until, visit).map(|()| true)
     }
 
     fn apply(&mut self, seq: LogSeq, of: &[Head], batch: Batch) -> Result<(), StoreError> {

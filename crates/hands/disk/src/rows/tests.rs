@@ -1,3 +1,5 @@
+mod ahead;
+
 use super::*;
 use crate::log::LogError;
 use skep_rows::{Batch, Key, Store, StoreError, applied_key, applied_shard};

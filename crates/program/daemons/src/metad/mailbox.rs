@@ -27,6 +27,8 @@ pub struct Letters {
     pub durable: Option<Result<LogSeq, LogError>>,
     /// A checkpoint ended.
     pub checkpointed: bool,
+    /// Rows were read that requests wait for.
+    pub read: bool,
     /// The state directory is (no longer) nearly full.
     pub low_space: Option<bool>,
     /// A heartbeat that was sent then, after a word of mgmtd was wanted, was accepted.
@@ -129,6 +131,11 @@ impl Mailbox {
     /// A checkpoint ended.
     pub fn checkpointed(&self) {
         self.put(|letters| letters.checkpointed = true);
+    }
+
+    /// Rows were read.
+    pub fn read(&self) {
+        self.put(|letters| letters.read = true);
     }
 }
 

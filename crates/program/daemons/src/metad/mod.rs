@@ -1,8 +1,8 @@
 //! `skep metad`: the namespace. The rules of `skep-meta` over a command log, a row store and sockets.
 //!
 //! A process has one group of shards, or several that share nothing but the process. Of each group one thread owns
-//! everything and runs the server's loop; one makes the log durable; one writes checkpoints; the couriers talk to storage
-//! daemons and other shards; one sends heartbeats.
+//! everything and runs the server's loop; one makes the log durable; one writes checkpoints; two read rows that are on disk
+//! only; the couriers talk to storage daemons and other shards; one sends heartbeats.
 
 mod courier;
 mod groups;
@@ -24,7 +24,7 @@ use skep_base::listen;
 use skep_base::membership::{Introduction, Membership, Nudge, Vigil};
 use skep_disk::disk::RealDisk;
 use skep_disk::log::{CommandLog, LogOptions, Recovered, SyncPolicy, SyncThread};
-use skep_disk::rows::{RowOptions, RowStore};
+use skep_disk::rows::{ReadNotify, RowOptions, RowStore};
 use skep_instruments::{Host, Instruments, LogPlace};
 use skep_meta::Group;
 use skep_net::{EventLimits, EventServer, Keyring, Listener, StopHandle};
@@ -222,13 +222,16 @@ fn recover(
         ..RowOptions::default()
     };
     let told = mailbox.clone();
-    let rows = RowStore::open(
+    let mut rows = RowStore::open(
         &state.path.join("rows"),
         options,
         Arc::new(sync.handle()),
         Box::new(move || told.checkpointed()),
     )
     .map_err(|e| e.to_string())?;
+    let told = mailbox.clone();
+    let notify: ReadNotify = Arc::new(move || told.read());
+    rows.start_readers(&notify, None).map_err(|e| e.to_string())?;
     rows.check_log(found.first, found.last).map_err(|e| e.to_string())?;
     let mut rules = Group::new(rules, rows).map_err(|e| e.to_string())?;
     let from = rules.last_seq();

@@ -174,6 +174,11 @@ impl Metad {
         {
             self.die(e.to_string());
         }
+        if letters.read
+            && let Err(e) = self.shards.take_read(now(), wall())
+        {
+            self.die(e.to_string());
+        }
     }
 
     fn rules(&self) -> &Group<RowStore> {

@@ -377,6 +377,7 @@ impl World {
         if trims && self.mood.deposes && !hub.calm && hub.permille(DEPOSED_TRIMMING) {
             self.queue.at(hub.now, &mut hub.rng, Event::Deposed(node));
         }
+        self.read_rows(life, out.reads, hub);
         if out.sync_now {
             self.queue.at(hub.now, &mut hub.rng, Event::Sync(life));
         }

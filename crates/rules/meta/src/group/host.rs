@@ -4,6 +4,7 @@ use super::errands::Errands;
 use super::events::Events;
 use super::job::ShardMessage;
 use super::message::{Output, Reply, Request};
+use super::reads::Reads;
 use super::sessions::Sessions;
 use super::stats::Counters;
 use crate::config::Config;
@@ -81,6 +82,10 @@ pub struct Host<S> {
     pub opens: OpenCounts,
     /// What else is bounded over all shards.
     pub load: Load,
+    /// Reads from the disk that requests wait for.
+    pub reads: Reads,
+    /// So often the request that is carried out has waited for one.
+    pub waited: u8,
     /// Jobs for other servers.
     pub errands: Errands,
     /// What clients are to hear.
@@ -118,6 +123,8 @@ impl<S: Store> Host<S> {
             sessions: Sessions::default(),
             opens: OpenCounts::default(),
             load: Load::default(),
+            reads: Reads::default(),
+            waited: 0,
             errands: Errands::default(),
             loop_calls: VecDeque::new(),
             loop_answers: VecDeque::new(),

@@ -2,7 +2,7 @@
 
 use super::LOOPBACK;
 use super::job::{JobFailure, JobReply, ShardMessage, Task};
-use crate::store::StoreError;
+use crate::store::{StoreError, Wanted};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -82,6 +82,8 @@ pub enum Input {
         /// How.
         result: Result<JobReply, JobFailure>,
     },
+    /// What was to be read under this number is in memory, as far as there is room for it: see [`Read`].
+    Read(u64),
     /// A newer map.
     Map {
         /// This server's node id.
@@ -111,6 +113,16 @@ pub struct Reply {
     pub result: Result<Vec<u8>, Refusal>,
 }
 
+/// Rows that a request waits for. Once they are in memory the hands say so by [`Input::Read`], also when the disk failed
+/// or the rows were outdated by then: the request is run again in any case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// Number: comes back.
+    pub id: u64,
+    /// What is to be read.
+    pub wanted: Vec<Wanted>,
+}
+
 /// What the hands carry out: append `records`, then send `replies`, then hand over `tasks`.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -120,6 +132,8 @@ pub struct Output {
     pub replies: Vec<Reply>,
     /// For the courier.
     pub tasks: Vec<Task>,
+    /// For those who read from the disk.
+    pub reads: Vec<Read>,
     /// Somebody waits for the log to be durable: sync now.
     pub sync_now: bool,
     /// A peer knows a newer fence list: fetch it.

@@ -15,6 +15,8 @@ pub struct Counters {
     refused: u64,
     records: u64,
     old_terms: u64,
+    held_back: u64,
+    read_ahead: u64,
 }
 
 impl Counters {
@@ -38,11 +40,22 @@ impl Counters {
         self.old_terms += 1;
     }
 
+    /// A request waits for rows from the disk.
+    pub fn held_back(&mut self) {
+        self.held_back += 1;
+    }
+
+    /// So many rows and ranges were read for such requests.
+    pub fn read_ahead(&mut self, count: usize) {
+        self.read_ahead += count as u64;
+    }
+
     /// All of them, with the given gauges, in name order.
     pub fn list(&self, gauges: &[(&str, u64)]) -> Vec<Counter> {
         let mut counters: BTreeMap<&str, u64> = self.by_kind.iter().map(|(k, v)| (*k, *v)).collect();
         counters.extend([("done", self.done), ("log_records", self.records), ("refused", self.refused)]);
-        counters.insert("old_terms", self.old_terms);
+        counters.extend([("old_terms", self.old_terms), ("held_back", self.held_back)]);
+        counters.insert("rows_read_ahead", self.read_ahead);
         counters.extend(gauges.iter().copied());
         counters.into_iter().map(|(name, value)| Counter { name: name.to_string(), value }).collect()
     }

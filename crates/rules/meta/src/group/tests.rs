@@ -7,6 +7,7 @@ mod crash;
 mod locking;
 mod oracle;
 mod places;
+mod reads;
 mod sealing;
 mod terms;
 mod transactions;

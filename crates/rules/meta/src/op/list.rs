@@ -29,6 +29,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &List) -> Result<Done, Fail> {
                 // A truncate of it is on its way to the targets: who wants to know its size asks for it, and
                 // the listing waits for no target.
                 Err(Fail::Wait(_)) => (None, None),
+                // Nobody is told of this listing. It goes on, to find all that it lacks.
+                Err(Fail::Store(StoreError::Away)) => (None, None),
                 Err(fail) => return Err(fail),
             }
         } else {

@@ -1,7 +1,7 @@
 //! When answers leave.
 
 use super::Shard;
-use super::waits::{For, Parked};
+use super::waits::{Again, For, Parked};
 use crate::ctx::Done;
 use crate::group::Host;
 use crate::group::Request;
@@ -42,7 +42,7 @@ impl Shard {
 
     /// Parks, or says BUSY when too many wait.
     pub(super) fn park<S: Store>(&mut self, host: &mut Host<S>, what: For, parked: Parked) {
-        host.out.sync_now = true;
+        host.out.sync_now |= !matches!(what, For::Rows(_));
         let is_full = host.load.waits >= host.config.limits.waits;
         let refused = if is_full { Some(parked) } else { self.waits.park(host.now, what, parked) };
         if let Some(parked) = refused {
@@ -55,7 +55,7 @@ impl Shard {
             Parked::Answer { to, stamp, .. } => {
                 return self.answer(host, to, stamp, Err(Refusal::with(Status::BUSY, why)));
             }
-            Parked::Again(request) => request.reply_to,
+            Parked::Again(request) | Parked::Read(Again { request, .. }) => request.reply_to,
         };
         self.answer(host, to, self.stamp(), Err(Refusal::with(Status::BUSY, why)));
     }
@@ -64,7 +64,8 @@ impl Shard {
     pub(super) fn resume<S: Store>(&mut self, host: &mut Host<S>, parked: Parked) {
         match parked {
             Parked::Answer { to, stamp, result } => self.answer(host, to, stamp, result),
-            Parked::Again(request) => self.again.push_back(request),
+            Parked::Again(request) => self.again.push_back(request.into()),
+            Parked::Read(again) => self.again.push_back(again),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::fail::{Need, corrupt};
 use crate::group::Host;
 use crate::group::Request;
 use crate::key::{self, Table};
+use crate::near::Near;
 use crate::row::slot::{Gate, SlotRow};
 use crate::row::trim::Trim;
 use crate::store::{Store, StoreError};
@@ -101,7 +102,16 @@ impl Shard {
         let (peer, call) = (request.peer, request.call);
         let caller =
             Caller { client: peer.client, incarnation: peer.incarnation, slot: call.slot, seq: call.seq };
-        let standing = self.standing(host, &caller)?;
+        let lane = key::slot(self.id, caller.client, caller.slot);
+        let near = Near::new(&host.store, self.reads_in_place(host));
+        let slot = match near.get(&lane) {
+            Err(StoreError::Away) => {
+                self.await_rows(host, request, near.take_lacks());
+                return Ok(());
+            }
+            slot => read_slot(slot?)?,
+        };
+        let standing = self.standing_behind(host, &caller, slot);
         if matches!(standing, Standing::Next) {
             self.lane_is_over(host, (caller.client, caller.slot))?;
         }
@@ -163,6 +173,7 @@ impl Shard {
                 };
                 self.park(host, what, Parked::Again(request));
             }
+            Ran::Lacks(rows) => self.await_rows(host, request, rows),
             Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
             Ran::Done { done, logged } => {
                 if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
@@ -199,12 +210,18 @@ impl Shard {
     }
 
     pub(super) fn standing<S: Store>(&self, host: &Host<S>, caller: &Caller) -> Result<Standing, StoreError> {
-        let refused = |status, text: &str| Ok(Standing::Refused(Refusal::with(status, text)));
+        let slot = host.store.get(&key::slot(self.id, caller.client, caller.slot))?;
+        Ok(self.standing_behind(host, caller, read_slot(slot)?))
+    }
+
+    /// Of a lane whose row this is.
+    fn standing_behind<S: Store>(&self, host: &Host<S>, caller: &Caller, slot: Option<SlotRow>) -> Standing {
+        let refused = |status, text: &str| Standing::Refused(Refusal::with(status, text));
         if caller.seq == Seq(0) || caller.slot.0 >= SLOTS_MAX {
             let text = "a changing request needs a lane (below 256) and a number from 1";
             return refused(Status::MALFORMED, text);
         }
-        if let Some(slot) = self.slot(host, caller)? {
+        if let Some(slot) = slot {
             if slot.incarnation > caller.incarnation {
                 return refused(Status::FENCED, "a newer life of this client is served");
             }
@@ -213,7 +230,7 @@ impl Shard {
             }
             let same = (slot.incarnation, slot.seq) == (caller.incarnation, caller.seq);
             if same && !host.config.canary_runs_retries {
-                return Ok(Standing::Repeated(slot));
+                return Standing::Repeated(slot);
             }
         }
         match self.remembered.get(caller) {
@@ -223,15 +240,10 @@ impl Shard {
             Some(Remembered { incarnation, seq, refusal: Some(refusal) })
                 if (*incarnation, *seq) == (caller.incarnation, caller.seq) =>
             {
-                Ok(Standing::Refused(refusal.clone()))
+                Standing::Refused(refusal.clone())
             }
-            _ => Ok(Standing::Next),
+            _ => Standing::Next,
         }
-    }
-
-    fn slot<S: Store>(&self, host: &Host<S>, caller: &Caller) -> Result<Option<SlotRow>, StoreError> {
-        let row = host.store.get(&key::slot(self.id, caller.client, caller.slot))?;
-        row.map(|bytes| SlotRow::from_bytes(&bytes).map_err(|e| corrupt("slot row", e))).transpose()
     }
 
     /// The request was done before: the answer that it got, or will get.
@@ -308,4 +320,8 @@ pub(super) fn wish(message: &MetaRequest) -> Option<(OpenMode, u64)> {
         MetaRequest::CreateTemp(m) => Some((m.open, m.open_seq)),
         _ => None,
     }
+}
+
+fn read_slot(row: Option<Vec<u8>>) -> Result<Option<SlotRow>, StoreError> {
+    row.map(|bytes| SlotRow::from_bytes(&bytes).map_err(|e| corrupt("slot row", e))).transpose()
 }

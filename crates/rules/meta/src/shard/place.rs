@@ -132,7 +132,7 @@ impl Shard {
 
     /// Its term is over: everything but the rows is forgotten, and whoever waits is to ask again.
     pub fn end_term<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
-        let again = core::mem::take(&mut self.again).into_iter().map(|request| request.reply_to);
+        let again = core::mem::take(&mut self.again).into_iter().map(|again| again.request.reply_to);
         let undecided = self.txns.take_addresses();
         for to in self.waits.take_addresses().into_iter().chain(again).chain(undecided) {
             self.answer(host, to, self.stamp(), Err(not_ready()));

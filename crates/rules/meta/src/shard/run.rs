@@ -12,9 +12,10 @@ use crate::fail::{Fail, Need};
 use crate::group::Host;
 use crate::group::Request;
 use crate::key;
+use crate::near::Near;
 use crate::op;
 use crate::row::slot::SlotRow;
-use crate::store::{Batch, Store, StoreError};
+use crate::store::{Batch, Store, StoreError, Wanted};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
@@ -39,6 +40,8 @@ pub enum Ran {
     Wait(Need),
     /// The same, when other shards have voted.
     Transact(Plan),
+    /// The same, when these rows are in memory.
+    Lacks(Vec<Wanted>),
 }
 
 impl Shard {
@@ -55,6 +58,7 @@ impl Shard {
         }
         let scene = Scene { client: request.peer.client, ..self.scene(host, caller) };
         let index = scene.index;
+        let in_place = self.reads_in_place(host);
         let (writers, sessions) = (&self.writers, &host.sessions);
         let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
         let seals = &self.seals;
@@ -79,8 +83,15 @@ impl Shard {
             takes_strays: host.config.canary_takes_strays,
             choices: Choices::default(),
         };
-        let mut ctx = Ctx::new(&host.store, scene, &mut live);
-        let done = match operate(&mut ctx, &request.message, &self.opens) {
+        // What others have promised is not left waiting for a disk once more.
+        let near = Near::new(&host.store, deciding.is_some() || in_place);
+        let mut ctx = Ctx::new(&near, scene, &mut live);
+        let ended = operate(&mut ctx, &request.message, &self.opens);
+        let lacks = near.take_lacks();
+        if !lacks.is_empty() {
+            return Ok(Ran::Lacks(lacks));
+        }
+        let done = match ended {
             Ok(done) => done.behind_its_gate(&ctx),
             Err(Fail::Refused(refusal)) => return Ok(Ran::Refused(refusal)),
             Err(Fail::Wait(need)) => return Ok(Ran::Wait(need)),

@@ -101,7 +101,7 @@ impl Shard {
             if !matches!(self.standing(host, &caller)?, Standing::Next) {
                 // The lane has gone on: what it was told stands.
                 self.abort(host, counter);
-                self.again.push_back(request);
+                self.again.push_back(request.into());
                 return Ok(());
             }
         }
@@ -120,7 +120,7 @@ impl Shard {
                     self.begin_txn(host, request, caller, plan, Some(begun));
                 }
             }
-            Ran::Wait(_) => self.give_way(host, counter),
+            Ran::Wait(_) | Ran::Lacks(_) => self.give_way(host, counter),
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Shard {
         if let Some(caller) = caller
             && !matches!(self.standing(host, &caller)?, Standing::Next)
         {
-            self.again.push_back(request);
+            self.again.push_back(request.into());
             return Ok(());
         }
         let ran = self.run(host, &request, caller, None)?;

@@ -19,6 +19,8 @@ pub enum For {
     Seal(Ino, u64),
     /// The outcome of a transaction over shards.
     Txn(TxnId),
+    /// Rows from the disk.
+    Rows(u64),
 }
 
 /// What waits.
@@ -35,6 +37,23 @@ pub enum Parked {
     },
     /// A request that is run (or looked up in its lane) when the wait is over.
     Again(Request),
+    /// One that waits for rows from the disk.
+    Read(Again),
+}
+
+/// A request that is run once more.
+#[derive(Debug)]
+pub struct Again {
+    /// The request.
+    pub request: Request,
+    /// So often it has waited for rows from the disk.
+    pub waited: u8,
+}
+
+impl From<Request> for Again {
+    fn from(request: Request) -> Self {
+        Self { request, waited: 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -49,7 +68,7 @@ impl Parked {
     fn to(&self) -> u64 {
         match self {
             Self::Answer { to, .. } => *to,
-            Self::Again(request) => request.reply_to,
+            Self::Again(request) | Self::Read(Again { request, .. }) => request.reply_to,
         }
     }
 }

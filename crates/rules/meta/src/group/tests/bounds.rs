@@ -199,6 +199,7 @@ fn what_waited_comes_in_small_steps() {
     let limits = Limits { resumed_per_step: 4, ..Limits::default() };
     let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
     bed.works_off = false;
+    bed.forgets = false;
     let (ino, _) = bed.grown("f", 1 << 20);
     bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
     bed.courier_works = false;

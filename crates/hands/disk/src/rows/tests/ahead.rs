@@ -1,0 +1,165 @@
+//! Rows that threads read while their owner goes on.
+
+use super::*;
+use skep_rows::Wanted;
+use std::sync::mpsc::{Receiver, channel};
+
+/// A store with readers, and what they tell.
+fn reading(dir: &Path, gate: &Arc<Gate>) -> (RowStore, Receiver<()>) {
+    let (mut store, (tell, told)) = (open(dir, gate), channel());
+    store.start_readers(&(Arc::new(move || tell.send(()).unwrap_or_default()) as ReadNotify), None).unwrap();
+    store.is_cold();
+    (store, told)
+}
+
+fn put(store: &mut RowStore, key: &[u8], value: u8) {
+    let index = LogSeq(store.applied().0 + 1);
+    store.apply(index, &[], [(key.to_vec(), Some(vec![value]))].into()).unwrap();
+}
+
+/// What a listing of everything sees, if it does not have to wait.
+fn listed(store: &RowStore) -> Option<Vec<(Key, Vec<u8>)>> {
+    let mut seen = Vec::new();
+    let visit = &mut |key: &[u8], value: &[u8]| {
+        seen.push((key.to_vec(), value.to_vec()));
+        true
+    };
+    store.scan_near(&[0], &[1], visit).unwrap().then_some(seen)
+}
+
+const KEY: &[u8] = &[0, 1, 2];
+
+fn wanted() -> Vec<Wanted> {
+    vec![Wanted::Row(KEY.to_vec()), Wanted::Range(vec![0], vec![1])]
+}
+
+/// Goal: what is on disk only is not near before it was read; what is not there neither. Then it is, and the number
+/// of the read comes back.
+#[test]
+fn rows_are_near_once_they_were_read() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::open();
+    let mut store = open(root.path(), &gate);
+    put(&mut store, KEY, 1);
+    assert_eq!(store.get_near(KEY), Ok(Some(Some(vec![1]))), "without readers nothing waits for them");
+    store.flush(LIMIT).unwrap();
+    drop(store);
+    let (mut store, told) = reading(root.path(), &gate);
+    assert_eq!((store.get_near(KEY), store.get_near(&[0, 9]), listed(&store)), (Ok(None), Ok(None), None));
+    let more = [wanted(), vec![Wanted::Row(vec![0, 9])]].concat();
+    store.read_ahead(7, more);
+    told.recv_timeout(LIMIT).unwrap();
+    assert_eq!(store.take_read(), Ok(vec![7]));
+    assert_eq!((store.get_near(KEY), store.get_near(&[0, 9])), (Ok(Some(Some(vec![1]))), Ok(Some(None))));
+    assert_eq!(listed(&store), Some(vec![(KEY.to_vec(), vec![1])]));
+    // What is newer lies over the range that was read.
+    put(&mut store, &[0, 1, 1], 5);
+    assert_eq!(listed(&store).unwrap().len(), 2);
+}
+
+/// Goal: a row that was read before a newer one took its place on disk, and comes after it, is not believed. It was in
+/// no overlay any more that would have covered it.
+#[test]
+fn what_was_read_before_a_checkpoint_is_not_believed() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::open();
+    let (mut store, told) = reading(root.path(), &gate);
+    put(&mut store, KEY, 1);
+    store.flush(LIMIT).unwrap();
+    store.read_ahead(1, wanted());
+    told.recv_timeout(LIMIT).unwrap();
+    put(&mut store, KEY, 2);
+    store.flush(LIMIT).unwrap();
+    // Out of what settles, into the cache.
+    (0..10).for_each(|n| put(&mut store, &[0, 2, n], n));
+    store.flush(LIMIT).unwrap();
+    (0..10).for_each(|n| put(&mut store, &[0, 3, n], n));
+    assert_eq!(store.take_read(), Ok(vec![1]));
+    assert_eq!(store.get(KEY), Ok(Some(vec![2])), "an older row is in the cache");
+    assert_eq!(listed(&store), None, "an older range is believed");
+}
+
+/// Goal: a range that was read is forgotten with the next checkpoint, whose rows it does not have.
+#[test]
+fn a_range_is_as_old_as_a_checkpoint() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::open();
+    let (mut store, told) = reading(root.path(), &gate);
+    put(&mut store, KEY, 1);
+    store.flush(LIMIT).unwrap();
+    store.read_ahead(1, wanted());
+    told.recv_timeout(LIMIT).unwrap();
+    assert_eq!(store.take_read(), Ok(vec![1]));
+    assert_eq!(listed(&store).unwrap().len(), 1);
+    put(&mut store, &[0, 1, 9], 2);
+    store.flush(LIMIT).unwrap();
+    assert_eq!(listed(&store), None);
+}
+
+/// Goal: a range goes on in place where it was too long to be read ahead.
+#[test]
+fn a_long_range_goes_on() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::open();
+    let (mut store, told) = reading(root.path(), &gate);
+    let rows: Batch =
+        (0..3_000u16).map(|n| ([&[0, 5], &n.to_be_bytes()[..]].concat(), Some(vec![7]))).collect();
+    store.apply(LogSeq(1), &[], rows.clone()).unwrap();
+    store.flush(LIMIT).unwrap();
+    store.read_ahead(1, wanted());
+    told.recv_timeout(LIMIT).unwrap();
+    assert_eq!(store.take_read(), Ok(vec![1]));
+    let expected: Vec<_> = rows.into_iter().map(|(key, value)| (key, value.unwrap())).collect();
+    assert_eq!(listed(&store), Some(expected));
+}
+
+/// Goal: whatever is written, read ahead, checkpointed and taken in whatever order, what is near is what a map has.
+#[test]
+fn what_is_near_agrees_with_a_map() {
+    const KEYS: u64 = 300;
+    let mut near = 0;
+    for seed in 1..6 {
+        let root = tempfile::tempdir().unwrap();
+        let (mut dice, gate) = (Dice(seed * 104_729), Gate::open());
+        let (mut store, _told) = reading(root.path(), &gate);
+        let mut model = Model::new();
+        for index in 1..3_000 {
+            apply_to(&mut model, batch(index, KEYS));
+            store.apply(LogSeq(index), &[], batch(index, KEYS)).unwrap();
+            let bound = |n: u64| n.to_be_bytes().to_vec();
+            match dice.below(40) {
+                0..4 => {
+                    let from = dice.below(6);
+                    let rows = (0..dice.below(40)).map(|_| Wanted::Row(key(dice.below(KEYS))));
+                    let range = Wanted::Range(bound(from), bound(from + 1));
+                    store.read_ahead(index, rows.chain([range]).collect());
+                }
+                4..8 => drop(store.take_read().unwrap()),
+                8 => {
+                    store.checkpoint().unwrap();
+                }
+                9 if dice.below(10) == 0 => store.flush(LIMIT).unwrap(),
+                10 => store.is_cold(),
+                _ => {}
+            }
+            let key = key(dice.below(KEYS));
+            if let Some(found) = store.get_near(&key).unwrap() {
+                assert_eq!(found.as_ref(), model.get(&key), "after {index} of {seed}");
+            }
+            let from = dice.below(6);
+            let (from, until) = (bound(from), bound(from + 1));
+            let mut seen = Vec::new();
+            let visit = &mut |key: &[u8], value: &[u8]| {
+                seen.push((key.to_vec(), value.to_vec()));
+                true
+            };
+            if store.scan_near(&from, &until, visit).unwrap() {
+                near += 1;
+                let expected: Vec<_> =
+                    model.range(from..until).map(|(k, v)| (k.clone(), v.clone())).collect();
+                assert_eq!(seen, expected, "after {index} of {seed}");
+            }
+        }
+    }
+    assert!(near > 100, "{near} ranges were near");
+}

@@ -1,0 +1,124 @@
+//! Requests whose rows a disk is to give, while others pass.
+
+use super::*;
+use crate::limit::{Limits, READ_TRIES_MAX, WAIT_DEADLINE_MS};
+use crate::store::Wanted;
+
+/// A directory with these files, none of which is in memory, behind a disk that gives nothing.
+fn cold(limits: Limits, files: u32) -> (Bed, Ino) {
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+    let dir = bed.mkdir(Ino::ROOT, "d");
+    (0..files).for_each(|n| drop(bed.create(ME, dir, &format!("{n}"))));
+    bed.server.store().forget();
+    (bed.forgets, bed.disk_works) = (false, false);
+    (bed, dir)
+}
+
+fn lookup(parent: Ino, text: &str) -> Lookup {
+    Lookup { parent, name: name(text) }
+}
+
+/// The disk gives what was asked for first.
+fn give_one(bed: &mut Bed) -> usize {
+    let read = bed.reads.remove(0);
+    bed.server.store().bring(&read.wanted);
+    bed.step(Input::Read(read.id));
+    read.wanted.len()
+}
+
+/// Goal: who asks for what is on disk waits, once for each row that the one before names; who asks for something else does
+/// not. No record is written, and no sync asked for, on behalf of those who wait.
+#[test]
+fn a_cold_request_is_passed() {
+    let (mut bed, dir) = cold(Limits::default(), 2);
+    let cold = bed.send(ME, lookup(dir, "0"));
+    let last = bed.last();
+    bed.disk_works = true;
+    bed.reads.clear();
+    bed.lookup(dir, "1").unwrap();
+    bed.disk_works = false;
+    for _ in 0..100 {
+        bed.lookup(dir, "1").unwrap();
+    }
+    assert!(!bed.replies.contains_key(&cold) && bed.last() == last);
+    let mut again = 0;
+    let asked = bed.send(OTHER, lookup(dir, "0"));
+    while !bed.replies.contains_key(&asked) {
+        give_one(&mut bed);
+        again += 1;
+    }
+    assert_eq!(again, 2, "its entry, its inode");
+    assert!(!bed.replies.contains_key(&cold), "what it waits for was dropped by the bench");
+}
+
+/// Goal: a listing asks for its range, and then for all of its inodes together.
+#[test]
+fn a_listing_waits_twice() {
+    let (mut bed, dir) = cold(Limits::default(), 50);
+    bed.server.store().bring(&[Wanted::Row(crate::key::inode(dir))]);
+    let list = bed.send(ME, List { dir, after: 0, max: 100, with_attr: true });
+    assert_eq!([give_one(&mut bed), give_one(&mut bed)], [1, 50]);
+    let entries = bed.reply::<ListReply>(list).unwrap().unwrap().entries;
+    assert_eq!(entries.iter().filter(|entry| entry.attr.is_some()).count(), 50);
+}
+
+/// Goal: a changing request that waits is done once, however often it came meanwhile, and a lane that has gone on without
+/// it is not set back.
+#[test]
+fn a_lane_does_once_what_waits() {
+    let (mut bed, dir) = cold(Limits::default(), 3);
+    let unlink = |text| Unlink { parent: dir, name: name(text) };
+    let first = bed.send(ME, unlink("0"));
+    let again = bed.resend(ME, unlink("0"));
+    let before = bed.last();
+    bed.disk_works = true;
+    bed.run_disk();
+    assert!(bed.reply::<Empty>(first).unwrap().is_ok() && bed.reply::<Empty>(again).unwrap().is_ok());
+    assert_eq!(bed.last().0, before.0 + 1, "done once");
+    bed.server.store().forget();
+    bed.disk_works = false;
+    let older = bed.send(OTHER, unlink("1"));
+    let left = core::mem::take(&mut bed.reads);
+    bed.disk_works = true;
+    bed.call(OTHER, unlink("2")).unwrap();
+    bed.reads = left;
+    bed.run_disk();
+    assert_eq!(bed.reply::<Empty>(older), Some(Err(Status::OLD_SEQUENCE)));
+    assert!(bed.lookup(dir, "1").is_ok());
+    bed.check();
+}
+
+/// Goal: a request that waits goes with its connection, and after a time it is told to come again.
+#[test]
+fn who_waits_for_a_disk_may_go() {
+    let (mut bed, dir) = cold(Limits::default(), 2);
+    let gone = bed.send(ME, Unlink { parent: dir, name: name("0") });
+    let late = bed.send(OTHER, lookup(dir, "0"));
+    bed.step(Input::Gone(gone));
+    bed.tick(WAIT_DEADLINE_MS + 1);
+    assert_eq!(bed.reply::<EntryReply>(late), Some(Err(Status::BUSY)));
+    bed.disk_works = true;
+    bed.run_disk();
+    assert!(!bed.replies.contains_key(&gone));
+    assert!(bed.lookup(dir, "0").is_ok());
+}
+
+/// Goal: with as many requests waiting as may, the next one reads in place; so does one whose rows are always gone again
+/// before it is run.
+#[test]
+fn waiting_for_rows_has_bounds() {
+    let (mut bed, dir) = cold(Limits { reads: 2, ..Limits::default() }, 3);
+    let asked: vec::Vec<u64> = (0..3).map(|n| bed.send(ME, lookup(dir, &format!("{n}")))).collect();
+    let answered: vec::Vec<bool> = asked.iter().map(|to| bed.replies.contains_key(to)).collect();
+    assert_eq!(answered, [false, false, true]);
+    let tries = (0..1_000).take_while(|_| {
+        if let Some(read) = (!bed.reads.is_empty()).then(|| bed.reads.remove(0)) {
+            bed.step(Input::Read(read.id));
+        }
+        !bed.replies.contains_key(&asked[0])
+    });
+    assert_eq!(tries.count(), 2 * usize::from(READ_TRIES_MAX) - 2, "two of them, one after the other");
+    let counters = bed.call(ME, GroupStats {}).unwrap().counters;
+    let counted = |name: &str| counters.iter().find(|counter| counter.name == name).unwrap().value;
+    assert!(counted("held_back") >= 2 * u64::from(READ_TRIES_MAX) && counted("rows_read_ahead") > 0);
+}

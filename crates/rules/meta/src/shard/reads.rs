@@ -1,0 +1,48 @@
+//! Requests that wait for rows from the disk, and let all others pass.
+
+use super::waits::{For, Parked};
+use super::{Again, Shard};
+use crate::group::{Host, Read, Request};
+use crate::limit::READ_TRIES_MAX;
+use crate::store::{Store, StoreError, Wanted};
+use alloc::vec::Vec;
+
+impl Shard {
+    /// Is the request that is carried out to read in place what is not in memory? It has waited often enough, or so many
+    /// wait that this one is not to be a further one.
+    pub(super) fn reads_in_place<S: Store>(&self, host: &Host<S>) -> bool {
+        let limits = &host.config.limits;
+        host.waited >= READ_TRIES_MAX
+            || !host.reads.has_room(limits)
+            || host.load.waits >= limits.waits
+            || self.waits.is_full()
+    }
+
+    /// The request is run once these are in memory.
+    pub(super) fn await_rows<S: Store>(&mut self, host: &mut Host<S>, request: Request, wanted: Vec<Wanted>) {
+        let id = host.reads.begin(self.id, wanted.len());
+        host.counters.held_back();
+        host.out.reads.push(Read { id, wanted });
+        let waited = host.waited + 1;
+        self.park(host, For::Rows(id), Parked::Read(Again { request, waited }));
+    }
+
+    /// They are, or the disk failed to give them.
+    pub fn has_read<S: Store>(&mut self, host: &mut Host<S>, read: u64) {
+        for parked in self.waits.over(For::Rows(read)) {
+            self.resume(host, parked);
+        }
+    }
+
+    /// Takes up a request whose wait is over.
+    pub(super) fn request_again<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        again: Again,
+    ) -> Result<(), StoreError> {
+        host.waited = again.waited;
+        let done = self.request(host, again.request);
+        host.waited = 0;
+        done
+    }
+}
