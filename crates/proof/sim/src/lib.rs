@@ -106,7 +106,6 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// All of them.
     pub const ALL: [Self; 27] = [
         Self::NoSync,
         Self::NoChunkSync,
@@ -227,7 +226,6 @@ pub struct Report {
     pub hash: u64,
     /// Lines of the trace.
     pub lines: u64,
-    /// Events.
     pub events: u64,
     /// Virtual duration.
     pub virtual_ms: u64,
