@@ -85,7 +85,6 @@ pub trait Disk: Send + Sync {
     fn create_dir(&self, dir: &Path) -> DiskResult<()>;
     /// Takes the directory for this process alone; fails at once when another holds it.
     fn lock_dir(&self, dir: &Path) -> DiskResult<Box<dyn DirLock>>;
-    /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> DiskResult<Arc<dyn DiskFile>>;
     /// Names in a directory, in no order.
     fn list(&self, dir: &Path) -> DiskResult<Vec<String>>;
@@ -111,7 +110,6 @@ pub trait DiskFile: Send + Sync {
     fn allocate(&self, len: u64) -> DiskResult<()>;
     /// Length in bytes.
     fn len(&self) -> DiskResult<u64>;
-    /// Is it empty?
     fn is_empty(&self) -> DiskResult<bool> {
         Ok(self.len()? == 0)
     }

@@ -52,7 +52,6 @@ impl From<StoreError> for ShardsError {
     }
 }
 
-/// See the module.
 pub struct Shards {
     rules: Group<RowStore>,
     log: CommandLog,
@@ -170,12 +169,10 @@ impl Shards {
         self.rules.store_mut().flush(limit)
     }
 
-    /// The rules.
     pub fn rules(&self) -> &Group<RowStore> {
         &self.rules
     }
 
-    /// The log.
     pub fn log(&self) -> &CommandLog {
         &self.log
     }

@@ -31,9 +31,7 @@ pub enum FileKind {
     Fifo = 1,
     /// Character device.
     CharDevice = 2,
-    /// Directory.
     Directory = 4,
-    /// Block device.
     BlockDevice = 6,
     /// Regular file.
     Regular = 8,
@@ -85,9 +83,7 @@ pub struct Attr {
     pub mode: u32,
     /// Number of names.
     pub nlink: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Device number in the kernel's 32-bit encoding, as MKNOD gave it.
     pub rdev: u32,
@@ -121,7 +117,6 @@ impl Attr {
 /// Attributes and how long the kernel may use them without asking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttrReply {
-    /// The attributes.
     pub attr: Attr,
     /// Their cache time.
     pub attr_valid: Duration,

@@ -122,7 +122,6 @@ pub trait Filesystem {
         Err(Errno::ENOSYS)
     }
 
-    /// Makes a directory.
     async fn mkdir(&self, cx: &Context<'_>, parent: u64, name: &[u8], mode: u32) -> Result<Entry, Errno> {
         Err(Errno::ENOSYS)
     }
@@ -164,7 +163,6 @@ pub trait Filesystem {
         Err(Errno::ENOSYS)
     }
 
-    /// Opens a file.
     async fn open(&self, cx: &Context<'_>, ino: u64, request: &OpenRequest) -> Result<Opened, Errno> {
         Err(Errno::ENOSYS)
     }

@@ -150,7 +150,6 @@ impl Default for InitConfig {
     }
 }
 
-/// The agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// Minor version of the protocol both sides speak.

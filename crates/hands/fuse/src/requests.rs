@@ -54,7 +54,6 @@ impl core::fmt::Debug for Context<'_> {
     }
 }
 
-/// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The server's present.
@@ -216,7 +215,6 @@ impl ReleaseRequest {
     }
 }
 
-/// FALLOCATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FallocateRequest {
     /// Handle of the open file.
@@ -254,7 +252,6 @@ pub struct CopyRange {
     pub flags: u64,
 }
 
-/// The kinds of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
     /// Shared.
@@ -316,14 +313,12 @@ impl LockRequest {
     }
 }
 
-/// IOCTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoctlRequest {
     /// Handle of the open file.
     pub fh: u64,
     /// FUSE_IOCTL_* bits.
     pub flags: u32,
-    /// The command.
     pub command: u32,
     /// Its raw argument.
     pub argument: u64,

@@ -17,7 +17,6 @@ pub(crate) const NOTICE_CHECK: Duration = Duration::from_millis(200);
 /// Where a connection is served.
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
-    /// The device.
     pub(crate) device: &'a Arc<OwnedFd>,
     /// What the kernel is being told.
     pub(crate) notices: &'a Notices,

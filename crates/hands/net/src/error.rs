@@ -4,7 +4,6 @@ use skep_wire::{HeaderError, Refusal};
 use std::fmt;
 use std::io;
 
-/// Why.
 #[derive(Debug)]
 pub enum Cause {
     /// No address of the peer could be reached.
@@ -78,7 +77,6 @@ impl Cause {
 pub struct NetError {
     /// The peer's address.
     pub peer: String,
-    /// Why.
     pub cause: Cause,
 }
 

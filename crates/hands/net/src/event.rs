@@ -112,7 +112,6 @@ const TOKEN_WAKER: u64 = u64::MAX;
 /// Listeners have `TOKEN_LISTENER + number`.
 const TOKEN_LISTENER: u64 = u64::MAX - 1_024;
 
-/// See the module.
 pub struct EventServer {
     listeners: Vec<Listener>,
     keyring: Keyring,

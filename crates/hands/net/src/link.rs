@@ -17,12 +17,10 @@ pub const SEND_DEADLINE: Duration = Duration::from_secs(30);
 /// Waiting one-way frames are sent once they take this many bytes.
 const POSTED_MAX: usize = 64 << 10;
 
-/// An answer.
 #[derive(Debug)]
 pub struct Frame<'a> {
     /// Its header; `payload_len` tells how much of `into` was filled.
     pub header: Header,
-    /// Its body.
     pub body: &'a [u8],
 }
 

@@ -51,7 +51,6 @@ impl Peer {
 /// One connection group of a client or a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// Of a client.
     Client(ClientId, u32),
     /// Of a daemon.
     Node(NodeId, u32),

@@ -53,7 +53,6 @@ const ACCEPT_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 pub struct Answer {
     /// 0, or why not; then the body is a [`Refusal`].
     pub status: u32,
-    /// The body.
     pub body: Vec<u8>,
     /// So many bytes from the beginning of the [`Payload`] go with it.
     pub payload: usize,
@@ -107,7 +106,6 @@ pub trait Handler: Sync {
     fn epoch(&self) -> FenceEpoch;
 }
 
-/// See the module.
 pub struct StreamServer {
     listeners: Vec<Listener>,
     keyring: Keyring,

@@ -161,7 +161,6 @@ impl Tasks {
         self.places.borrow_mut()[task as usize].body = Some(body);
     }
 
-    /// It has ended.
     pub(crate) fn end(&self, task: u32) {
         let mut places = self.places.borrow_mut();
         let place = &mut places[task as usize];

@@ -36,7 +36,6 @@ pub enum Step {
 /// One thing that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
     pub place: Vec<Step>,
     /// What is wrong and what to write.
     pub message: String,

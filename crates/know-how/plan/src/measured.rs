@@ -20,7 +20,6 @@ const LOAD_PROFILE: [f64; 2] = [31.0, 36.2];
 pub struct Measured {
     /// A file created and closed.
     pub create: f64,
-    /// A stat.
     pub stat: f64,
     /// A file removed.
     pub remove: f64,
@@ -32,9 +31,7 @@ pub struct Measured {
     pub random_read: f64,
     /// A write of 4 KiB.
     pub random_write: f64,
-    /// A MiB read.
     pub read_mib: f64,
-    /// A MiB written.
     pub write_mib: f64,
     /// A MiB written, on the client: the mount and the program that writes.
     pub mount_write_mib: f64,

@@ -1,6 +1,5 @@
 //! Descriptions that come with the program: the systems of the documents, as examples for users.
 
-/// One of them.
 #[derive(Debug, Clone, Copy)]
 pub struct System {
     /// What `skep plan example` calls it.

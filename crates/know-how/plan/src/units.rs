@@ -46,7 +46,6 @@ pub const SIZE_MAX: f64 = 9_223_372_036_854_775_808.0;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// Bytes per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
 pub struct Rate(pub f64);
 

@@ -36,9 +36,7 @@ pub const CLIENTS: &str = "clients";
 pub const OWN_FILES: &str = ".n-n";
 /// All processes in one file.
 pub const ONE_FILE: &str = ".n-1";
-/// Writing.
 pub const WRITE: &str = "write";
-/// Reading.
 pub const READ: &str = "read";
 /// Part of the name of all work at random places.
 pub const RANDOM: &str = "random";

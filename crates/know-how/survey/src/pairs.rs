@@ -19,7 +19,6 @@ const QUARTER: usize = 4;
 pub enum Slow {
     /// All that one node sends, receives, or both.
     Node {
-        /// Its name.
         node: String,
         /// Share that its pairs reach when it sends, if they lag.
         sends: Option<f64>,

@@ -64,7 +64,6 @@ pub struct Change {
 /// A value of the running kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Live {
-    /// Its file.
     pub path: String,
     /// What is written; none: it is only remembered, because the kernel changes it along with another.
     pub value: Option<String>,
@@ -97,7 +96,6 @@ impl Live {
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keep {
-    /// The file.
     pub file: String,
     /// The section that it stands in; empty: the file has none.
     pub section: &'static str,

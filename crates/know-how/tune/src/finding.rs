@@ -56,7 +56,6 @@ impl Severity {
 /// Who recommends what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
-    /// The document.
     pub name: &'static str,
     /// What it says about the setting.
     pub says: &'static str,
@@ -73,7 +72,6 @@ pub struct Finding {
     pub subject: String,
     /// Roles that want it so.
     pub roles: Vec<Role>,
-    /// How it stands.
     pub verdict: Verdict,
     /// What a wrong one costs.
     pub severity: Severity,
@@ -81,7 +79,6 @@ pub struct Finding {
     pub current: Option<String>,
     /// What should be; none when nothing is recommended.
     pub recommended: Option<String>,
-    /// Why.
     pub reason: &'static str,
     /// What is to be expected of the change.
     pub effect: &'static str,

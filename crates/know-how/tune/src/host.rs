@@ -20,7 +20,6 @@ pub use superblock::Superblock;
 use crate::Root;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Host<'a> {
     /// Where it was read from.

@@ -21,7 +21,6 @@ enum Held {
     Link(String),
 }
 
-/// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording {
     held: BTreeMap<String, Held>,

@@ -13,7 +13,6 @@ pub const TEXT_MAX: u64 = 1 << 20;
 /// Longest list of names of one directory: a host has that many processes, not more.
 pub const NAMES_MAX: usize = 1 << 17;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Root {
     dir: PathBuf,

@@ -45,7 +45,6 @@ pub enum Look {
 /// What a setting should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
-    /// This.
     Want(Want),
     /// It means nothing here, because.
     Nothing(String),
@@ -142,7 +141,6 @@ impl Want {
 pub struct Seen {
     /// What has the setting.
     pub subject: String,
-    /// How it stands.
     pub verdict: Verdict,
     /// What is set.
     pub current: Option<String>,

@@ -22,7 +22,6 @@ use crate::rule::Rule;
 const SERVERS: &[Role] = &[Role::Meta, Role::Storage];
 /// Those that serve others.
 const SERVICES: &[Role] = &[Role::Mgmt, Role::Meta, Role::Storage];
-/// All of them.
 const EVERYBODY: &[Role] = &[Role::Mgmt, Role::Meta, Role::Storage, Role::Client];
 
 /// Every rule, area by area.

@@ -143,7 +143,6 @@ fn check_all(dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Does it.
 pub fn run(command: &ConfigCommand, out: &mut dyn Write) -> Outcome {
     match command {
         ConfigCommand::Template(args) => {

@@ -119,7 +119,6 @@ pub fn target_rows(
     rows
 }
 
-/// Does it.
 pub fn run(args: &DfArgs, out: &mut dyn Write) -> Outcome {
     if let Some(value) = through_mount::ask(&args.access, args.path.as_deref(), Link::Followed, SPACE)? {
         let rows: Result<Vec<SpaceRow>, _> = serde_json::from_slice(&value);

@@ -59,7 +59,6 @@ fn split(path: &Path) -> Outcome<(&Path, Name)> {
     Ok((parent, name))
 }
 
-/// Does it.
 pub fn run(command: &DirCommand) -> Outcome {
     let DirCommand::Create(args) = command;
     let (above, name) = split(&args.path)?;

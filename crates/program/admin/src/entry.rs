@@ -52,7 +52,6 @@ fn info(args: &InfoArgs, out: &mut dyn Write) -> Outcome {
     }
 }
 
-/// Does it.
 pub fn run(command: &EntryCommand, out: &mut dyn Write) -> Outcome {
     match command {
         EntryCommand::Info(args) => info(args, out),

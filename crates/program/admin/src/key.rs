@@ -45,7 +45,6 @@ pub struct TokenArgs {
     key: PathBuf,
 }
 
-/// Does it.
 pub fn run(command: &KeyCommand, out: &mut dyn Write) -> Outcome {
     match command {
         KeyCommand::Generate(args) => {

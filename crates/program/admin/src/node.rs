@@ -145,7 +145,6 @@ pub fn rows(status: &StatusReply) -> Vec<NodeRow> {
     status.nodes.iter().map(|node| row(status, node)).collect()
 }
 
-/// Does it.
 pub fn run(command: &NodeCommand, out: &mut dyn Write) -> Outcome {
     match command {
         NodeCommand::List(args) => {

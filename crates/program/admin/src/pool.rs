@@ -305,7 +305,6 @@ pub fn rows(status: &StatusReply) -> Vec<PoolRow> {
     status.pools.iter().map(|pool| row(status, pool)).collect()
 }
 
-/// Does it.
 pub fn run(command: &PoolCommand, out: &mut dyn Write) -> Outcome {
     match command {
         PoolCommand::List(args) => {

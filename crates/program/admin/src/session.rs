@@ -111,7 +111,6 @@ pub fn rows(status: &StatusReply) -> Vec<SessionRow> {
     status.sessions.iter().map(row).chain(status.evictions.iter().map(evicted)).collect()
 }
 
-/// Does it.
 pub fn run(command: &SessionCommand, out: &mut dyn Write) -> Outcome {
     match command {
         SessionCommand::List(args) => {

@@ -98,7 +98,6 @@ fn give(args: &GiveArgs) -> Outcome {
     Ok(())
 }
 
-/// Does it.
 pub fn run(command: &ShardCommand, out: &mut dyn Write) -> Outcome {
     let args = match command {
         ShardCommand::List(args) => args,

@@ -224,7 +224,6 @@ pub fn rows(status: &StatusReply) -> Vec<TargetRow> {
     status.targets.iter().map(|target| row(status, target)).collect()
 }
 
-/// Does it.
 pub fn run(command: &TargetCommand, out: &mut dyn Write) -> Outcome {
     match command {
         TargetCommand::List(args) => list(args, out),

@@ -41,7 +41,6 @@ pub struct RemoveArgs {
     output: OutputArgs,
 }
 
-/// Does it.
 pub fn run(args: &RemoveArgs, out: &mut dyn Write) -> Outcome {
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("removing a target")?;

@@ -113,7 +113,6 @@ fn process_of(mount: &MountEntry) -> Option<u32> {
     })
 }
 
-/// Does it.
 pub fn run(args: &UmountArgs) -> Outcome {
     let point =
         std::path::absolute(&args.directory).map_err(|e| Failure::local(args.directory.display(), e))?;

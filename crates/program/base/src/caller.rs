@@ -92,7 +92,6 @@ impl Caller {
         }
     }
 
-    /// Calls a shard.
     pub fn call_shard<M: Message>(
         &mut self,
         shard: ShardCall,

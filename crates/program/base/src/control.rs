@@ -25,7 +25,6 @@ pub struct State {
 /// One server that is waited for.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Its name.
     pub server: String,
     /// For how long.
     pub seconds: u64,

@@ -208,7 +208,6 @@ impl Stop {
         let _ = rustix::io::write(&self.inner.event, &1u64.to_ne_bytes());
     }
 
-    /// Was it set?
     pub fn is_set(&self) -> bool {
         self.inner.set.load(Ordering::SeqCst)
     }

@@ -52,7 +52,6 @@ pub enum Way {
 
 /// What [`answers`] starts: `mounted::probe`.
 #[derive(Debug, clap::Args)]
-#[allow(missing_docs)] // they would be text of the command line
 pub struct ProbeArgs {
     pub way: Way,
     pub path: PathBuf,

@@ -31,7 +31,6 @@ pub fn node<'a>(status: &'a StatusReply, text: &str) -> Outcome<&'a NodeStatus> 
     find("node", text, &status.nodes, |one| (one.node.alias.as_str(), one.node.node.0))
 }
 
-/// A target.
 pub fn target<'a>(status: &'a StatusReply, text: &str) -> Outcome<&'a TargetEntry> {
     find("target", text, &status.targets, |one| (one.alias.as_str(), one.target.0))
 }
@@ -48,7 +47,6 @@ pub fn targets<'a>(status: &'a StatusReply, texts: &[String]) -> Outcome<Vec<&'a
     Ok(found)
 }
 
-/// A pool.
 pub fn pool<'a>(status: &'a StatusReply, text: &str) -> Outcome<&'a PoolStatus> {
     find("pool", text, &status.pools, |one| (one.pool.alias.as_str(), one.pool.pool.0))
 }

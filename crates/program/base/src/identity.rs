@@ -21,7 +21,6 @@ const REMEMBER_EVERY: Duration = Duration::from_secs(60);
 
 /// A state directory, held by this process.
 pub struct StateDir {
-    /// Where it is.
     pub path: PathBuf,
     /// The daemon's uuid, made when the directory was first used.
     pub uuid: Uuid,

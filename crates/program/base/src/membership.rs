@@ -65,11 +65,9 @@ pub trait Member: Send + Sync + 'static {
 pub struct Introduction {
     /// From the state directory.
     pub uuid: Uuid,
-    /// Which service.
     pub service: ServiceKind,
     /// Wished alias.
     pub alias: String,
-    /// Where it listens.
     pub addresses: Vec<Address>,
     /// What fails together with it; empty: its machine.
     pub domain: String,
@@ -83,11 +81,9 @@ pub struct Introduction {
 pub struct Greeter<'a> {
     /// From mgmtd.
     pub place: &'a RegisterNodeReply,
-    /// Its life.
     pub incarnation: Incarnation,
     /// For session tokens.
     pub keyring: &'a Keyring,
-    /// Which service.
     pub service: ServiceKind,
     /// Fence epoch that it knows.
     pub epoch: FenceEpoch,

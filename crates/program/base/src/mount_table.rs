@@ -7,14 +7,12 @@ use std::path::{Path, PathBuf};
 /// Where the kernel lists them.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountEntry {
     /// The kernel's number of it: of several places where one file system is, one.
     pub id: u64,
     /// Device number of everything on it.
     pub device: u64,
-    /// Where it is.
     pub point: PathBuf,
     /// Type of the file system, such as `fuse.skep`.
     pub kind: String,

@@ -16,7 +16,6 @@ use std::time::Duration;
 /// Longest id of a cluster in text.
 const ID_MAX: usize = 64;
 
-/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mounted {
     /// As it was named.

@@ -71,7 +71,6 @@ impl<'a> Names<'a> {
 
 /// The metadata of a cluster, asked shard by shard.
 pub struct Namespace {
-    /// The cluster.
     pub cluster: Cluster,
     /// Its state when the command began.
     pub status: StatusReply,

@@ -37,7 +37,6 @@ pub trait Row: Serialize {
     fn cells(&self) -> Vec<String>;
 }
 
-/// Writes rows.
 pub fn rows<R: Row>(format: Format, rows: &[R], out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Table => table(rows, out),

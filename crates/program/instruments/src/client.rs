@@ -121,7 +121,6 @@ impl Asked {
         Self(cluster.node(node))
     }
 
-    /// Starts a measurement.
     pub fn start(&mut self, order: Order) -> Outcome<JobShown> {
         one(put(&mut self.0, &Question::Start(order))?)
     }

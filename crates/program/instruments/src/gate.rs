@@ -10,7 +10,6 @@ struct State {
     go: Option<bool>,
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<State>,

@@ -110,7 +110,6 @@ impl Control {
         *lock(&self.partial) = Some(Box::new(partial));
     }
 
-    /// Ends it.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
         self.told.notify_all();
@@ -138,7 +137,6 @@ struct Table {
     jobs: BTreeMap<u64, Job>,
 }
 
-/// See the module.
 #[derive(Clone, Default)]
 pub struct Jobs(Arc<Mutex<Table>>);
 

@@ -22,7 +22,6 @@ struct Table {
     watched: bool,
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct Leases(Mutex<Table>);
 

@@ -13,14 +13,12 @@ use std::time::{Duration, Instant};
 const RECORD: usize = 4 << 10;
 /// A stream is written in these.
 const BLOCK: usize = 1 << 20;
-/// Most records.
 const RECORDS_MAX: u32 = 1_000;
 /// Most bytes of a stream.
 const BYTES_MAX: u64 = 1 << 30;
 /// Either measurement ends after this time: a slow disk has told enough by then.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
 
-/// Measures.
 pub fn measure(place: &LogPlace, test: &LogTest, control: &Control) -> Result<Findings, String> {
     let mut found = LogFound::default();
     if test.records > 0 || test.bytes > 0 {

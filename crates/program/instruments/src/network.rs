@@ -183,7 +183,6 @@ fn large(
     Ok((sent || received).then_some(Stuck { bytes: LARGE, seconds, sent, received }))
 }
 
-/// Measures.
 pub fn measure(test: &NetworkTest, keyring: &Keyring, control: &Control) -> Result<Findings, String> {
     let endpoints: Result<Vec<Endpoint>, _> = test.endpoints.iter().map(|text| text.parse()).collect();
     let endpoints = endpoints.map_err(|e| e.to_string())?;

@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Longest round.
 const ROUND_MAX_MS: u64 = 5_000;
-/// Most rounds.
 const ROUNDS_MAX: u32 = 100;
-/// Most threads.
 const THREADS_MAX: u32 = 256;
 /// Steps of work between two looks at the clock: some tens of microseconds.
 const STEPS: u32 = 20_000;
@@ -28,7 +26,6 @@ struct Burnt {
     steps: u64,
 }
 
-/// Measures.
 pub fn measure(test: &ProcessorTest, control: &Control) -> Result<Findings, String> {
     let round = Duration::from_millis(test.round_ms.clamp(1, ROUND_MAX_MS));
     let threads = test.threads.clamp(1, THREADS_MAX);

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 /// Longest question.
 pub const QUESTION_MAX: usize = 64 << 10;
 
-/// A question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
@@ -20,7 +19,6 @@ pub enum Question {
     Status(u64),
     /// A held measurement that is ready begins: at this moment of the daemon's monotonic clock, in nanoseconds.
     Go {
-        /// Its number.
         job: u64,
         /// When.
         at_ns: u64,
@@ -38,7 +36,6 @@ pub enum Question {
 /// A measurement that is to begin, and for whom.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// What.
     pub what: Measurement,
     /// Who wants it, for others whom it stands in the way.
     pub by: String,
@@ -96,7 +93,6 @@ impl Measurement {
 pub struct ProcessorTest {
     /// Length of one round.
     pub round_ms: u64,
-    /// How many.
     pub rounds: u32,
     /// Threads that are busy at once.
     pub threads: u32,
@@ -157,7 +153,6 @@ pub enum Path {
     Target,
 }
 
-/// Which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -177,7 +172,6 @@ pub struct StorageTest {
     pub set: String,
     /// Which code.
     pub path: Path,
-    /// Which way.
     pub direction: Direction,
     /// Bytes of one request.
     pub block: u64,
@@ -219,13 +213,10 @@ impl Default for StorageTest {
     }
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// One job.
     Job(Box<JobShown>),
-    /// All jobs.
     Jobs(Vec<JobShown>),
     /// The clock, in nanoseconds.
     Clock(u64),
@@ -248,7 +239,6 @@ pub enum JobState {
     Failed,
 }
 
-/// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobShown {
     /// Its number, never used twice by one daemon.
@@ -257,7 +247,6 @@ pub struct JobShown {
     pub what: Measurement,
     /// By whom.
     pub by: String,
-    /// How it stands.
     pub state: JobState,
     /// How long it has run.
     pub seconds: f64,
@@ -282,10 +271,7 @@ pub enum Findings {
     /// See [`Measurement::Storage`].
     Storage(StorageFound),
     /// See [`Measurement::Cleanup`]: files removed.
-    Cleanup {
-        /// How many.
-        removed: u64,
-    },
+    Cleanup { removed: u64 },
     /// See [`Measurement::Sets`].
     Sets(Vec<SetFound>),
     /// See [`Measurement::Log`].
@@ -297,7 +283,6 @@ pub enum Findings {
 pub struct LogFound {
     /// Of every record, in microseconds: written and durable.
     pub records_us: Vec<f64>,
-    /// The stream.
     pub stream: Flow,
     /// How often the log itself was made durable since the daemon began ...
     pub syncs: u64,
@@ -308,13 +293,11 @@ pub struct LogFound {
 /// Files of one measurement on one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetFound {
-    /// The target.
     pub target: u32,
     /// Name of the set.
     pub set: String,
     /// How many files.
     pub files: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// A measurement uses them now.
     pub used: bool,
@@ -341,7 +324,6 @@ pub struct NodeFacts {
     pub allowed: String,
     /// NUMA zones of the machine.
     pub numa_zones: u32,
-    /// Memory.
     pub memory_bytes: u64,
     /// Load over one minute.
     pub load: f64,
@@ -370,7 +352,6 @@ pub struct NodeFacts {
 /// A mount of Skep.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountFacts {
-    /// Where.
     pub point: String,
     /// Its type, what is mounted, and how, as the kernel tells it.
     pub options: String,
@@ -381,7 +362,6 @@ pub struct MountFacts {
 /// The control group of a process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupFacts {
-    /// Its path.
     pub path: String,
     /// Processors' worth of time that it, or a group above it, may use.
     pub processors: Option<f64>,
@@ -392,7 +372,6 @@ pub struct GroupFacts {
 /// A network interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NicFacts {
-    /// Its name.
     pub name: String,
     /// Megabits a second, as it was negotiated.
     pub megabits: Option<u64>,
@@ -400,16 +379,13 @@ pub struct NicFacts {
     pub mtu: u32,
     /// Its NUMA zone.
     pub numa: Option<u32>,
-    /// Its driver.
     pub driver: String,
 }
 
 /// What is below a target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetFacts {
-    /// Its number.
     pub target: u32,
-    /// Its directory.
     pub path: String,
     /// Device of its file system.
     pub device: String,
@@ -490,7 +466,6 @@ pub struct Latency {
 /// Bytes over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// How many.
     pub bytes: u64,
     /// In how long.
     pub seconds: f64,
@@ -522,7 +497,6 @@ pub struct NetworkFound {
 /// A large message that was not through in time, while small ones were answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stuck {
-    /// Its length.
     pub bytes: u32,
     /// How long it was waited for.
     pub seconds: f64,
@@ -558,7 +532,6 @@ pub struct StorageFound {
 /// What a target delivered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TargetFound {
-    /// Its number.
     pub target: u32,
     /// How its threads stand.
     pub state: JobState,

@@ -18,9 +18,7 @@ use std::time::Duration;
 /// A target as it is measured.
 #[derive(Debug, Clone)]
 pub struct BenchTarget {
-    /// Its number.
     pub target: TargetId,
-    /// Its directory.
     pub path: PathBuf,
     /// The cluster it belongs to.
     pub cluster: ClusterId,
@@ -38,17 +36,12 @@ pub struct LogPlace {
 
 /// The daemon that is measured.
 pub struct Host {
-    /// Which service.
     pub service: ServiceKind,
     /// What it is called in facts.
     pub name: &'static str,
-    /// Its alias.
     pub alias: String,
-    /// Its node.
     pub node: NodeId,
-    /// Its cluster.
     pub cluster: ClusterId,
-    /// Where it listens.
     pub addresses: Vec<Address>,
     /// Its keys.
     pub keyring: Arc<Keyring>,
@@ -58,7 +51,6 @@ pub struct Host {
     pub log: Option<LogPlace>,
 }
 
-/// See the module.
 pub struct Instruments {
     host: Arc<Host>,
     jobs: Jobs,

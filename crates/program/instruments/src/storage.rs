@@ -94,7 +94,6 @@ fn check(test: &StorageTest, targets: usize) -> Result<(), String> {
     }
 }
 
-/// Measures.
 pub fn measure(all: &[BenchTarget], test: &StorageTest, control: &Control) -> Result<Findings, String> {
     let targets = chosen(all, &test.targets)?;
     check(test, targets.len())?;

@@ -43,7 +43,6 @@ struct Counters {
 
 /// A target that is served.
 pub struct Target {
-    /// Its id.
     pub id: TargetId,
     directory: TargetDir,
     /// Names its file system, among those of all machines.
@@ -81,11 +80,8 @@ impl Drop for InFlight<'_> {
 /// What a request did, for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// It read.
     Read,
-    /// It wrote.
     Write,
-    /// It synced.
     Sync,
 }
 
@@ -267,7 +263,6 @@ impl Target {
         Ok((reply.to_bytes(), len))
     }
 
-    /// Writes.
     pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
         let _changing = self.changing(&m.chunk);

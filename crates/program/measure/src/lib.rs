@@ -24,7 +24,6 @@ pub enum MeasureCommand {
     Tune(tune::TuneArgs),
 }
 
-/// Does it.
 pub fn run(command: &MeasureCommand) -> ExitCode {
     match command {
         MeasureCommand::Bench(args) => bench::run(args),

@@ -7,7 +7,6 @@ use std::fmt::Write;
 /// A case that failed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// The case.
     pub case: String,
     /// The step that went wrong, as in the table.
     pub step: String,
@@ -26,7 +25,6 @@ pub struct Failure {
 pub struct Report {
     /// How many cases passed.
     pub passed: usize,
-    /// The failures.
     pub failures: Vec<Failure>,
     /// Capabilities the file system lacks, with the number of cases left out for each.
     pub lacking: Vec<(String, usize)>,

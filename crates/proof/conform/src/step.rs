@@ -27,7 +27,6 @@ pub enum Expect {
     Ok,
     /// Success with exactly this value (a number in decimal, or the bytes).
     Value(Vec<u8>),
-    /// One of these errors.
     Errors(Vec<Errno>),
 }
 

@@ -70,9 +70,7 @@ pub struct Stat {
     pub mode: u32,
     /// Number of names.
     pub nlink: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Length in bytes.
     pub size: u64,

@@ -40,15 +40,12 @@ pub struct Call {
 /// space in use, no size of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
     pub kind: Kind,
     /// Permission bits.
     pub mode: Mode,
     /// Names; a directory: 2 + sub-directories; 0 once removed.
     pub nlink: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Device number of a device node, else 0.
     pub rdev: u32,

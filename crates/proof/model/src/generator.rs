@@ -74,14 +74,12 @@ pub struct Calls {
     pub seek: bool,
     /// Access control lists.
     pub acl: bool,
-    /// Locks.
     pub lock: bool,
     /// `trusted.` and `security.` attributes, of a privileged driver.
     pub xattrs_of_root: bool,
 }
 
 impl Calls {
-    /// All of them.
     pub const ALL: Self =
         Self { temp: true, copy: true, zero: true, seek: true, acl: true, lock: true, xattrs_of_root: true };
     /// None of them.

@@ -57,7 +57,6 @@ pub struct Path {
 }
 
 impl Path {
-    /// The root.
     pub const ROOT: Self = Self { parts: [0; DEPTH_MAX], len: 0 };
 
     /// The path of these names; what is deeper than [`DEPTH_MAX`] is left out.
@@ -121,7 +120,6 @@ pub enum At {
 pub struct Fill {
     /// Which bytes. 0 = zeros.
     pub tag: u32,
-    /// How many.
     pub len: u32,
 }
 
@@ -144,9 +142,7 @@ impl Fill {
 /// How [`Op::Open`] opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenHow {
-    /// Reads.
     pub read: bool,
-    /// Writes.
     pub write: bool,
     /// `O_APPEND`.
     pub append: bool,
@@ -175,7 +171,6 @@ pub struct OpenHow {
 ///   driver's handles holds conflicts like anybody's;
 /// - an outcome is right when the model's [`Outcome::accepts`] it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields are the arguments of the system calls of the same name
 pub enum Op {
     /// Opens, and perhaps creates, under a number that the history chose.
     Open { path: Path, handle: Handle, how: OpenHow, mode: Mode, kill: bool },

@@ -6,7 +6,6 @@ use skep_types::{Errno, Ino, Name, Timestamp};
 /// What `rename` does with a name that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameHow {
-    /// Replaces it.
     Replace,
     /// Fails with EEXIST (`RENAME_NOREPLACE`).
     NoReplace,

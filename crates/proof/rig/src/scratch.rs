@@ -36,7 +36,6 @@ impl Scratch {
         }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -21,7 +21,6 @@ enum Change {
 /// One content of a box: a file that one lane writes and all lanes read.
 #[derive(Debug, Clone, Copy)]
 pub struct Version {
-    /// Which.
     pub tag: u32,
     /// Bytes.
     pub len: u32,
@@ -31,10 +30,8 @@ pub struct Version {
     pub finished: Option<u64>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct SharedDir {
-    /// Its inode.
     pub dir: Option<Ino>,
     /// What is in it now.
     pub names: Names,

@@ -16,7 +16,6 @@ pub type StepId = (LaneId, u64);
 /// A step that has ended.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Which.
     pub id: StepId,
     /// The oracle before it.
     pub before: Fs,
@@ -29,7 +28,6 @@ pub struct Step {
 pub struct InFlight {
     /// Which, and the oracle before it.
     pub step: Step,
-    /// What it does.
     pub op: Op,
     call: Call,
     /// The oracle after it.
@@ -65,11 +63,9 @@ pub struct Suspicion {
 /// An offset in a file.
 type Place = (Ino, u64);
 
-/// See the module.
 pub struct Book {
     /// Name of the lane's directory below the root.
     pub name: String,
-    /// Its inode.
     pub root: Option<Ino>,
     /// The oracle.
     pub fs: Fs,

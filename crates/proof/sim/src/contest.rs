@@ -34,10 +34,8 @@ struct Change {
     done: Option<u64>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Contest {
-    /// Its inode.
     pub ino: Ino,
     /// Something happened whose effect is unknown, so another file takes its place.
     pub spoilt: bool,

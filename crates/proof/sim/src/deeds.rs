@@ -33,9 +33,7 @@ pub enum Deed {
 pub enum Keeping {
     /// Syncs while the other lane writes.
     Meet,
-    /// Writes.
     Write,
-    /// Syncs.
     Sync,
     /// Reads.
     Look,
@@ -43,7 +41,6 @@ pub enum Keeping {
     Intrude,
     /// Truncates it.
     Cut,
-    /// Closes it.
     Close,
     /// Writes a new one while metad loses its power.
     Stream,
@@ -108,7 +105,6 @@ const CONNECTS: [u64; 4] = [0, 1, 10, 40];
 const PROVOKED: [u64; 3] = [1, 4, 15];
 const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
 
-/// See the module.
 #[derive(Debug)]
 pub struct Deeds {
     deeds: [(Deed, u64); 10],

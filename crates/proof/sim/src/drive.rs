@@ -26,7 +26,6 @@ pub struct Open {
     pub handle: u64,
     /// On the server.
     pub ino: Ino,
-    /// A directory.
     pub dir: bool,
     read: bool,
     write: bool,
@@ -39,7 +38,6 @@ pub struct Open {
 pub struct Driver<'a> {
     /// Its way to the cluster.
     pub lane: &'a SimLane,
-    /// Its directory.
     pub root: Ino,
     /// What it has open.
     pub opens: &'a mut BTreeMap<Handle, Open>,
@@ -52,7 +50,6 @@ pub fn stat_of(attr: &Attr) -> Stat {
 }
 
 impl Driver<'_> {
-    /// Carries it out.
     pub async fn carry_out(&mut self, op: &Op) -> Outcome {
         match *op {
             Op::Open { path, handle, how, mode, kill } => {
@@ -188,7 +185,6 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Closes.
     pub async fn close(&mut self, handle: Handle) -> Result<(), Errno> {
         let open = self.opens.remove(&handle).ok_or(Errno::EBADF)?;
         if open.dir {

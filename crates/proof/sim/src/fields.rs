@@ -21,7 +21,6 @@ pub struct Holder {
     pub file: usize,
     /// The whole file, or a range of it: they do not meet.
     pub whole: bool,
-    /// Whose.
     pub lane: LaneId,
     /// In which session: it goes with it.
     pub client: ClientId,
@@ -58,7 +57,6 @@ struct Record {
 /// A file that is appended to.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
-    /// Its inode.
     pub ino: Ino,
     records: BTreeMap<u64, Record>,
     /// Bytes of all records.
@@ -76,7 +74,6 @@ impl Log {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Fields {
     /// Files to lock.

@@ -87,7 +87,6 @@ pub struct Place {
     pub index: u64,
 }
 
-/// See the module.
 pub struct Hub {
     /// Milliseconds since the start of the run.
     pub now: u64,

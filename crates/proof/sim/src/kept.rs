@@ -38,10 +38,8 @@ impl Version {
     }
 }
 
-/// A file.
 #[derive(Debug, Default)]
 pub struct KeptFile {
-    /// Its inode.
     pub ino: Ino,
     /// Cells that it uses.
     pub small: bool,
@@ -62,7 +60,6 @@ pub struct KeptFile {
     cells: BTreeMap<u64, Vec<Version>>,
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// By the life of the client that keeps them, the newest last.
@@ -102,7 +99,6 @@ impl Kept {
 }
 
 impl KeptFile {
-    /// A new one.
     pub fn new(ino: Ino, small: bool) -> Self {
         Self { ino, small, ..Self::default() }
     }

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 /// Size of a page.
 pub const PAGE: u64 = 4096;
 
-/// A page.
 #[derive(Debug)]
 enum Page {
     /// It is being filled: who wants to read or drop it waits.
@@ -37,7 +36,6 @@ struct Late {
     len: u64,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Kernel {
     files: BTreeMap<Ino, File>,

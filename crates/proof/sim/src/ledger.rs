@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 /// before the one in front of it has ended.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Its inode.
     pub ino: Ino,
     /// Who uses it now.
     pub turn: Option<LaneId>,
@@ -28,7 +27,6 @@ struct Times {
     floor: Timestamp,
     /// Nor older than this for the mount that wrote, until it has committed and everybody sees it.
     own: BTreeMap<ClientId, Timestamp>,
-    /// It was given.
     given: Option<Timestamp>,
     /// Something was written since, by a mount that may not know.
     written_since: bool,

@@ -108,7 +108,6 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// All of them.
     pub const ALL: [Self; 28] = [
         Self::NoSync,
         Self::NoChunkSync,
@@ -231,7 +230,6 @@ pub struct Report {
     pub hash: u64,
     /// Lines of the trace.
     pub lines: u64,
-    /// Events.
     pub events: u64,
     /// Virtual duration.
     pub virtual_ms: u64,

@@ -16,7 +16,6 @@ const SIZE_MAX: u64 = 4 << 20;
 /// A file in chunks as its row says.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// Its number.
     pub ino: Ino,
     size: u64,
     layout: Layout,
@@ -25,9 +24,7 @@ pub struct Stored {
 /// Something was done to a chunk file.
 #[derive(Debug, Clone, Copy)]
 pub struct Harm {
-    /// Where.
     pub target: TargetId,
-    /// Which.
     pub chunk: ChunkId,
     /// What is left of it; `None` = it is gone.
     pub left: Option<u64>,

@@ -70,9 +70,7 @@ const FORGETS: u64 = 100;
 /// chore in each shard.
 const STEP_RECORDS_MAX: usize = 12;
 
-/// See the module.
 pub struct Metad {
-    /// Its node.
     pub node: NodeId,
     /// Which of the metadata servers, and whose wall clock.
     number: usize,
@@ -314,7 +312,6 @@ impl Metad {
         Some(LogSeq(last))
     }
 
-    /// It has ended.
     pub fn sync_ended(&mut self, index: LogSeq) {
         self.syncing = false;
         self.told = self.told.max(index.0);

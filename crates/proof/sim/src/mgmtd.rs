@@ -9,7 +9,6 @@ use skep_wire::{Refusal, Status};
 /// A silent session ends after this, in milliseconds.
 pub const SESSION_TIMEOUT_MS: u64 = 6_000;
 
-/// See the module.
 pub struct Mgmtd {
     registry: Registry,
     durable: State,
@@ -41,7 +40,6 @@ impl Mgmtd {
         self.registry.state()
     }
 
-    /// Answers a request.
     pub fn answer(
         &mut self,
         client: ClientId,

@@ -108,7 +108,6 @@ pub struct Weather {
     pub hold_up_writes: u64,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Network {
     flights: BTreeMap<CallId, Flight>,

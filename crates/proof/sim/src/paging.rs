@@ -19,7 +19,6 @@ const LOOKS: u64 = 6;
 /// What is known of such a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Paged {
-    /// Its inode.
     pub ino: Ino,
     /// Last number whose fsync was answered, and the end of the file then.
     acked: (u64, u64),

@@ -22,9 +22,7 @@ const CONNECTS_MAX_MS: [u64; 3] = [10, 200, 3_000];
 /// Message numbers of metadata shards.
 const META_KINDS: std::ops::Range<u16> = 0x0200..0x0300;
 
-/// See the module.
 pub struct SimPort {
-    /// The run.
     pub hub: HubRef,
     /// Whose hands.
     pub lane: LaneId,

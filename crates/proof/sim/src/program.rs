@@ -33,9 +33,7 @@ pub type BookRef = Rc<RefCell<Book>>;
 /// The run ends here: the failure is in the hub.
 pub struct Failed;
 
-/// See the module.
 pub struct Actor {
-    /// The run.
     pub hub: HubRef,
     /// Its way to the cluster.
     pub lane: Rc<SimLane>,

@@ -53,7 +53,6 @@ pub enum Event {
     Look,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Queue {
     events: BTreeMap<(u64, u64, u64), Event>,

@@ -20,9 +20,7 @@ const COPY_BUFFER: usize = 4_096;
 /// Body and payload of an answer.
 pub type Answered = (Vec<u8>, Vec<u8>);
 
-/// See the module.
 pub struct Storaged {
-    /// Its node.
     pub node: NodeId,
     /// What decides who is served.
     pub admission: Admission,
@@ -129,7 +127,6 @@ impl Storaged {
         self.targets.iter().flat_map(list).collect()
     }
 
-    /// Answers a request.
     pub fn answer(
         &mut self,
         sender: &Sender,

@@ -7,7 +7,6 @@ use std::fmt;
 /// Lines kept when the whole trace is not asked for.
 const KEPT: usize = 120;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Trace {
     lines: VecDeque<String>,

@@ -10,7 +10,6 @@ use skep_types::limits::CHUNK_MIN;
 use skep_types::{ClientId, Errno, Ino, Policy, PoolId, SetAttr, SetTime, Timestamp};
 use skep_wire::meta::OpenMode;
 
-/// Files.
 pub const FILES: usize = 2;
 /// The place of the handle of another file, that several change at once.
 pub const CONTESTED: usize = FILES;

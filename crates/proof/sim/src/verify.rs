@@ -20,9 +20,7 @@ const LOOKS_MAX: u32 = 240;
 pub struct Adoption {
     /// The file, by the oracle's number.
     pub ino: Ino,
-    /// Its size.
     pub size: u64,
-    /// Its mode.
     pub mode: Mode,
     /// Its bytes where there may be any.
     pub ranges: Vec<(u64, Vec<u8>)>,

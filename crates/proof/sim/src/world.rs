@@ -30,7 +30,6 @@ use upkeep::{Purpose, Upkeep};
 
 /// Shards of all metadata servers together.
 pub const SHARDS: u16 = 4;
-/// Clients.
 const CLIENTS: usize = 3;
 /// Lanes of each client that run programs.
 pub const LANES: usize = 2;
@@ -45,7 +44,6 @@ const EVENTS_MAX: u64 = 3_000_000;
 /// Milliseconds after the end of chaos in which everything must heal.
 const HEALING_MAX: u64 = 900_000;
 
-/// See the module.
 pub struct World {
     hub: HubRef,
     options: Options,

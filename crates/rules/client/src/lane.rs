@@ -53,7 +53,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         })
     }
 
-    /// Its slot.
     pub fn slot(&self) -> Slot {
         self.slot
     }

@@ -16,15 +16,11 @@ record! {
         pub id: NodeId,
         /// From its state directory.
         pub uuid: Uuid,
-        /// What it is.
         pub service: ServiceKind,
         /// Unique name.
         pub alias: String,
-        /// Where it listens.
         pub addresses: Vec<Address>,
-        /// Its machine.
         pub machine: Uuid,
-        /// Its life.
         pub incarnation: Incarnation,
         /// What fails together with it; empty = its machine.
         pub domain: String,
@@ -47,7 +43,6 @@ record! {
         pub id: TargetId,
         /// From its identity file.
         pub uuid: Uuid,
-        /// Its daemon.
         pub node: NodeId,
         /// Unique name.
         pub alias: String,
@@ -103,11 +98,8 @@ record! {
         pub client: ClientId,
         /// Chosen by the mount.
         pub uuid: Uuid,
-        /// Host name.
         pub host: String,
-        /// Mount point.
         pub mount: String,
-        /// Its machine.
         pub machine: Uuid,
     }
 }
@@ -126,15 +118,11 @@ record! {
     /// A session that was evicted, remembered for people.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Eviction {
-        /// Its id.
         pub client: ClientId,
-        /// Host name.
         pub host: String,
-        /// Mount point.
         pub mount: String,
         /// Seconds since 1970.
         pub at: u64,
-        /// Why.
         pub why: String,
     }
 }
@@ -143,7 +131,6 @@ record! {
     /// Puts a node: a new one, or one with new addresses.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetNode {
-        /// The node.
         pub node: Node,
     }
 }
@@ -152,7 +139,6 @@ record! {
     /// Puts a target.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetTarget {
-        /// The target.
         pub target: Target,
     }
 }
@@ -161,16 +147,13 @@ record! {
     /// Opens a session.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetSession {
-        /// The session.
         pub session: Session,
     }
 }
 
 record! {
-    /// Ends a session.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct EndSession {
-        /// The client.
         pub client: ClientId,
         /// How.
         pub end: SessionEnd,
@@ -187,9 +170,7 @@ record! {
     /// Changes the state of a target.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetConsistency {
-        /// The target.
         pub target: TargetId,
-        /// Its state.
         pub consistency: Consistency,
         /// Failures of its disk that were heard of.
         pub failures: u64,
@@ -203,7 +184,6 @@ record! {
     /// the other way round.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetOffline {
-        /// The node.
         pub node: NodeId,
         /// Is it offline now?
         pub offline: bool,
@@ -214,7 +194,6 @@ record! {
     /// Puts a pool: a new one, or one with another alias or other limits.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetPool {
-        /// The pool.
         pub pool: Pool,
     }
 }
@@ -223,7 +202,6 @@ record! {
     /// Deletes a pool.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct DropPool {
-        /// The pool.
         pub pool: PoolId,
     }
 }
@@ -234,7 +212,6 @@ record! {
     pub struct MoveTargets {
         /// The pool; 0 = none.
         pub pool: PoolId,
-        /// The targets.
         pub targets: Vec<TargetId>,
     }
 }
@@ -243,7 +220,6 @@ record! {
     /// Takes a target out of the cluster.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct DropTarget {
-        /// The target.
         pub target: TargetId,
     }
 }
@@ -252,7 +228,6 @@ record! {
     /// Takes a node out of the cluster.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct DropNode {
-        /// The node.
         pub node: NodeId,
     }
 }
@@ -261,9 +236,7 @@ record! {
     /// A target became fuller or emptier than a limit of its pool.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetClass {
-        /// The target.
         pub target: TargetId,
-        /// Its class.
         pub class: CapacityClass,
     }
 }
@@ -272,7 +245,6 @@ record! {
     /// Shards become another thing.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetShards {
-        /// Which.
         pub shards: Vec<ShardId>,
         /// What they are now.
         pub state: ShardState,
@@ -301,7 +273,6 @@ record! {
     /// What a node's log holds on stable storage.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetIndex {
-        /// The node.
         pub node: NodeId,
         /// Up to here.
         pub index: LogSeq,
@@ -312,7 +283,6 @@ record! {
     /// A shard and who holds it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Placed {
-        /// The shard.
         pub shard: ShardId,
         /// Its metadata server.
         pub node: NodeId,

@@ -12,7 +12,6 @@ use skep_wire::mgmt::{Gone, MapReply, NodeEntry, PoolEntry, ShardEntry, TargetEn
 /// Entries of one kind, each with the version in which it was first told as it is.
 type Entries<K, T> = BTreeMap<K, (T, MapVersion)>;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     version: MapVersion,

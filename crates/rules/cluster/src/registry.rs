@@ -64,9 +64,7 @@ pub enum Input {
     Request {
         /// Comes back with the answer.
         reply_to: u64,
-        /// Who asks.
         peer: Peer,
-        /// What.
         request: MgmtRequest,
     },
     /// Time passed.

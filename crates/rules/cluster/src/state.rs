@@ -35,7 +35,6 @@ record! {
     /// every restart holds the same.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct State {
-        /// The cluster.
         pub cluster: ClusterId,
         /// Key of the routes of names, made with the cluster.
         pub names: NamesKey,

@@ -23,11 +23,8 @@ record! {
     /// The lane that a changing request came in.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Caller {
-        /// The client.
         pub client: ClientId,
-        /// Its life.
         pub incarnation: Incarnation,
-        /// The lane.
         pub slot: Slot,
         /// Position in the lane.
         pub seq: Seq,
@@ -120,7 +117,6 @@ record! {
     /// All targets confirmed a truncate.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Trimmed {
-        /// The file.
         pub ino: Ino,
         /// Number of the trim.
         pub id: u64,
@@ -142,9 +138,7 @@ record! {
     /// A lane of a client.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Lane {
-        /// The client.
         pub client: ClientId,
-        /// The lane.
         pub slot: Slot,
     }
 }
@@ -165,7 +159,6 @@ record! {
     /// A session ended: its lanes are forgotten.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SessionGone {
-        /// The client.
         pub client: ClientId,
     }
 }
@@ -174,7 +167,6 @@ record! {
     /// A client is about to have something open on the shard for the first time: from now on a new term waits for it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Holds {
-        /// The client.
         pub client: ClientId,
     }
 }
@@ -183,7 +175,6 @@ record! {
     /// The size of a file whose writer was evicted, as its chunk files tell.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Recovered {
-        /// The file.
         pub ino: Ino,
         /// Generation that was asked for.
         pub generation: Generation,
@@ -222,9 +213,7 @@ record! {
     /// An extent is being closed.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SealBegun {
-        /// The file.
         pub ino: Ino,
-        /// Layout generation.
         pub generation: Generation,
         /// Number of the extent.
         pub extent: u16,
@@ -237,7 +226,6 @@ record! {
     /// An extent is closed where its targets have sealed its chunk files.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Sealed {
-        /// The file.
         pub ino: Ino,
         /// Number of the seal.
         pub id: u64,
@@ -304,7 +292,6 @@ pub struct Command {
     pub caller: Option<Caller>,
     /// What was chosen.
     pub choices: Choices,
-    /// What it does.
     pub action: Action,
 }
 

@@ -106,11 +106,9 @@ impl Done {
 
 /// Everything that is fixed while one command runs.
 pub struct Scene {
-    /// The shard.
     pub shard: ShardId,
     /// Keys of its cookies.
     pub keys: Keys,
-    /// The hash.
     pub hash: HashFn,
     /// The time.
     pub at: Timestamp,
@@ -128,7 +126,6 @@ pub struct Scene {
     pub replay: bool,
 }
 
-/// See the module.
 pub struct Ctx<'a> {
     /// Rows.
     pub txn: Txn<'a, dyn Store + 'a>,

@@ -12,7 +12,6 @@ use skep_wire::meta::TxnId;
 pub enum Table {
     /// One row: see `row::header`.
     Header = 1,
-    /// ino -> inode.
     Inode = 2,
     /// directory, cookie -> entry.
     Entry = 3,
@@ -81,7 +80,6 @@ pub fn inode(ino: Ino) -> Key {
     of_ino(Table::Inode, ino)
 }
 
-/// An entry.
 pub fn entry(dir: Ino, cookie: u64) -> Key {
     let mut key = of_ino(Table::Entry, dir);
     key.extend_from_slice(&cookie.to_be_bytes());

@@ -92,7 +92,6 @@ pub const OPENS_PER_MESSAGE_MAX: usize = 4_096;
 pub const PROGRESSIVE_TARGETS_MAX: usize = 64;
 /// Locks (ranges) on one file.
 pub const LOCKS_PER_FILE_MAX: usize = 65_536;
-/// Locks of one client.
 pub const LOCKS_PER_CLIENT_MAX: usize = 262_144;
 /// Locks on one metadata server.
 pub const LOCKS_MAX: usize = 1 << 20;

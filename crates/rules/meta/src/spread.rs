@@ -89,7 +89,6 @@ struct Full {
 /// What a new extent continues.
 #[derive(Debug, Clone, Copy)]
 pub struct Continue<'a> {
-    /// The file.
     pub ino: Ino,
     /// Its layout generation.
     pub generation: Generation,

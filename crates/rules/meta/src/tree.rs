@@ -21,9 +21,7 @@ use crate::fail::Need;
 /// A name that exists.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The directory.
     pub dir: Ino,
-    /// Where.
     pub cookie: u64,
     /// The chain goes on.
     pub more: bool,

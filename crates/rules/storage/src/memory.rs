@@ -14,7 +14,6 @@ use core::cell::{Cell, RefCell};
 use piece::{PAGE, Piece};
 use skep_types::{ChunkId, Consistency, Uuid};
 
-/// See the module.
 #[derive(Debug)]
 pub struct MemoryChunks {
     live: RefCell<BTreeMap<PieceName, Piece>>,

@@ -32,7 +32,6 @@ impl Seals {
         self.limits.remove(chunk)
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&ChunkId, &u64)> {
         self.limits.iter()
     }
@@ -43,7 +42,6 @@ impl Seals {
 pub struct SealName {
     /// The chunk file.
     pub chunk: ChunkId,
-    /// Its limit.
     pub limit: u64,
 }
 

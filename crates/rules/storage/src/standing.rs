@@ -32,7 +32,6 @@ pub type Mount = Option<Uuid>;
 /// What mgmtd holds of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// Its state.
     pub consistency: Consistency,
     /// Failures that mgmtd had heard of when this was decided.
     pub failures: u64,
@@ -43,7 +42,6 @@ pub struct Word {
 /// What a word of mgmtd changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
-    /// Nothing.
     Nothing,
     /// It is bad from now on.
     Bad,

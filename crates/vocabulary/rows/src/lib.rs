@@ -5,6 +5,7 @@
 //! simulator a `BTreeMap`. A command runs in a [`Txn`]: its writes become one [`Batch`] that is
 //! applied together with its place in the log, or are dropped when the command is refused.
 #![no_std]
+#![warn(missing_docs)]
 extern crate alloc;
 
 use alloc::collections::{BTreeMap, BTreeSet};

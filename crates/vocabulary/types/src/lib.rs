@@ -3,6 +3,7 @@
 //!
 //! Nothing here decides anything. No clock, no file, no socket (`no_std`).
 #![no_std]
+#![warn(missing_docs)]
 extern crate alloc;
 
 pub mod codec;

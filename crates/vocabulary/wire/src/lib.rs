@@ -2,6 +2,7 @@
 //! which message the body is. One file per message, grouped by the service that answers it.
 //! Nothing here decides anything; see `docs/design/wire.md` for the bytes.
 #![no_std]
+#![warn(missing_docs)]
 extern crate alloc;
 
 mod header;

@@ -60,7 +60,6 @@ struct State {
     off: bool,
 }
 
-/// See the module.
 #[derive(Clone, Default)]
 pub struct FaultDisk {
     state: Arc<Mutex<State>>,

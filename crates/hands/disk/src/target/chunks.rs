@@ -211,7 +211,6 @@ impl TargetDir {
         TargetError(format!("target {}: {AGES_FILE}: {e}", self.path.display()))
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

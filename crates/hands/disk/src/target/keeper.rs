@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 const SLOT: usize = 512;
 const HEAD: usize = 16;
 
-/// See the module.
 pub(super) struct Keeper {
     file: File,
     path: PathBuf,

@@ -11,7 +11,6 @@ use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 /// Their directory.
 pub const SEALS: &str = "seals";
 
-/// See the module.
 pub struct SealFiles {
     directory: OwnedFd,
     known: RwLock<Seals>,

@@ -25,7 +25,6 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Its name.
 const TERMS_FILE: &str = "skep-target.terms";
 /// Bytes of a slot: enough for every shard that there can be.
 const SLOT: usize = 256 << 10;

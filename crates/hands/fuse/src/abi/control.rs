@@ -1,7 +1,6 @@
 //! Access checks, interrupts, ioctl and poll.
 
 kernel! {
-    /// ACCESS.
     struct AccessIn { mask: u32, padding: u32 }
 
     /// INTERRUPT: the `unique` of the request to give up.
@@ -13,7 +12,6 @@ kernel! {
     /// Reply to IOCTL; the data follows.
     struct IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
 
-    /// POLL.
     struct PollIn { fh: u64, kh: u64, flags: u32, events: u32 }
 
     /// Reply to POLL.

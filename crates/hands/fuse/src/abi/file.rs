@@ -10,7 +10,6 @@ kernel! {
     /// RELEASE and RELEASEDIR.
     struct ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
 
-    /// FLUSH.
     struct FlushIn { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
 
     /// READ, READDIR and READDIRPLUS.
@@ -41,10 +40,8 @@ kernel! {
     /// FSYNC and FSYNCDIR.
     struct FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }
 
-    /// FALLOCATE.
     struct FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
 
-    /// LSEEK.
     struct LseekIn { fh: u64, offset: u64, whence: u32, padding: u32 }
 
     /// Reply to LSEEK.

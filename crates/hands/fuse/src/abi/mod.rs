@@ -3,8 +3,6 @@
 //! All integers are in the machine's own byte order: both sides run on the same machine. Structures are copied
 //! out of the request, so no alignment is asked of buffers.
 
-#![allow(missing_docs)] // the fields carry the kernel header's names and meaning
-
 /// Declares kernel structures: fixed layout, no padding (the derive refuses it), readable from any bytes.
 macro_rules! kernel {
     ($($(#[$meta:meta])* struct $name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {$(

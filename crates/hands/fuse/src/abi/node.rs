@@ -32,7 +32,6 @@ kernel! {
         attr: RawAttr,
     }
 
-    /// GETATTR.
     struct GetattrIn { getattr_flags: u32, dummy: u32, fh: u64 }
 
     /// Attributes with their cache time.
@@ -58,7 +57,6 @@ kernel! {
         unused5: u32,
     }
 
-    /// FORGET.
     struct ForgetIn { nlookup: u64 }
 
     /// One of the inodes of a BATCH_FORGET.
@@ -67,7 +65,6 @@ kernel! {
     /// BATCH_FORGET; `count` [`ForgetOne`] follow.
     struct BatchForgetIn { count: u32, dummy: u32 }
 
-    /// STATFS.
     struct StatfsOut {
         blocks: u64,
         bfree: u64,

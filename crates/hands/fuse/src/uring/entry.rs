@@ -25,7 +25,6 @@ const SIDE_CAPACITY: usize = 20 << 10;
 /// The entry's memory as the kernel knows it: headers at the start, the payload at [`HEAD`].
 struct Shared(ReplyBuffer);
 
-/// One entry.
 pub(super) struct Entry {
     /// While a command is in flight the reactor holds it, too, and it is not touched.
     shared: Rc<Shared>,

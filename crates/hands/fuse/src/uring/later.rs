@@ -13,7 +13,6 @@ struct State<T> {
 /// Waits for the value.
 pub(super) struct Later<T>(Arc<Mutex<State<T>>>);
 
-/// Brings it.
 pub(super) struct Bringer<T>(Arc<Mutex<State<T>>>);
 
 /// The two ends.

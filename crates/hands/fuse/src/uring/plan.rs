@@ -21,7 +21,6 @@ pub(crate) struct ThreadPlan {
     pub(crate) queues: Vec<u16>,
 }
 
-/// All of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) threads: Vec<ThreadPlan>,

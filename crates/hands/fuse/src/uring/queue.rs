@@ -74,7 +74,6 @@ impl Queue {
         self.change(turn, |counts| counts.total += 1);
     }
 
-    /// An entry has ended.
     pub(super) fn entry_ended(&self, turn: u64) {
         self.change(turn, |counts| counts.total -= 1);
     }

@@ -55,7 +55,6 @@ impl Open {
     }
 }
 
-/// See the module.
 pub(super) struct Connection {
     pub(super) fd: OwnedFd,
     pub(super) info: PeerInfo,

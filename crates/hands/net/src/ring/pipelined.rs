@@ -28,11 +28,8 @@ const GROW_MAX: usize = 1 << 20;
 /// An answer, taken out of the link.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its header.
     pub header: Header,
-    /// Its body.
     pub body: Vec<u8>,
-    /// Its payload.
     pub payload: Vec<u8>,
 }
 

@@ -50,7 +50,6 @@ struct Tables {
     closing: bool,
 }
 
-/// See the module.
 pub(super) struct Roster {
     tables: Mutex<Tables>,
     left: Condvar,

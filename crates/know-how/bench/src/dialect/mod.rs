@@ -40,7 +40,6 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Ior, Self::Mdtest, Self::Iozone, Self::Fio, Self::Elbencho];
 
     /// As its program is called, in small letters.

@@ -72,25 +72,21 @@ pub(crate) fn parent(path: &Path) -> Result<(Rc<OwnedFd>, &OsStr), Errno> {
     })
 }
 
-/// mkdir.
 pub(crate) fn mkdir(path: &Path) -> Result<(), Errno> {
     let (dir, name) = parent(path)?;
     rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o755))
 }
 
-/// rmdir.
 pub(crate) fn rmdir(path: &Path) -> Result<(), Errno> {
     let (dir, name) = parent(path)?;
     rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
 }
 
-/// unlink.
 pub(crate) fn unlink(path: &Path) -> Result<(), Errno> {
     let (dir, name) = parent(path)?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())
 }
 
-/// rename.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Errno> {
     let (from_dir, from) = parent(from)?;
     let (to_dir, to) = parent(to)?;

@@ -13,11 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A file or directory that a worker of this run made itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
-    /// Where.
     pub path: String,
     /// File system, as the host numbers it; 0 where another host made it.
     pub dev: u64,
-    /// Inode.
     pub ino: u64,
 }
 

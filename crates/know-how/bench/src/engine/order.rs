@@ -12,7 +12,6 @@ pub const MAX_LINE: u64 = 64 << 20;
 /// The first order: the job and the worker's place in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// The job.
     pub job: Job,
     /// Number of this process over all hosts.
     pub process: u32,
@@ -48,7 +47,6 @@ pub enum Order {
     },
     /// Do a part of the prepared step from that moment of the host's clock; answered by Done.
     Go {
-        /// Which.
         part: Part,
         /// Start, nanoseconds of the worker's host.
         start_ns: u64,
@@ -94,7 +92,6 @@ pub enum Report {
     },
     /// How far the running part is; also a sign of life.
     Progress {
-        /// Bytes moved.
         bytes: u64,
         /// Operations done.
         ops: u64,
@@ -107,17 +104,9 @@ pub enum Report {
     /// All threads have stopped.
     Stopped,
     /// A worker cannot go on.
-    Failed {
-        /// Its number.
-        worker: u32,
-        /// Why.
-        trouble: Trouble,
-    },
+    Failed { worker: u32, trouble: Trouble },
     /// The process is gone (said by the crew, not by the process).
-    Gone {
-        /// Why.
-        reason: String,
-    },
+    Gone { reason: String },
 }
 
 /// What the threads of one process did in a part.
@@ -147,7 +136,6 @@ pub struct WorkerReport {
 /// One side of a phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideReport {
-    /// Bytes moved.
     pub bytes: u64,
     /// Operations done.
     pub ops: u64,
@@ -167,7 +155,6 @@ pub fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<Op
     serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
 }
 
-/// Writes one line.
 pub fn write_line<T: Serialize>(output: &mut impl Write, message: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

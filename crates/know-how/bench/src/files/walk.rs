@@ -12,7 +12,6 @@ const MAX_DEPTH: usize = 200;
 
 /// What was found: the directory that holds it, its name there and its path.
 pub(super) enum Found<'a> {
-    /// A file.
     File(&'a OwnedFd, &'a CStr, &'a Path),
     /// A directory, before what is in it.
     Directory(&'a OwnedFd, &'a CStr, &'a Path),

@@ -26,9 +26,7 @@ const COMPLAINT_MAX: usize = 4 << 10;
 /// An installed tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Which.
     pub tool: Tool,
-    /// Where.
     pub path: PathBuf,
 }
 
@@ -56,7 +54,6 @@ pub struct Drive<'a> {
     pub arguments: &'a [String],
     /// Words before it, such as `mpirun -np 4`.
     pub launcher: &'a [String],
-    /// Where.
     pub directory: &'a Path,
     /// It is ended after this time.
     pub limit: Duration,

@@ -24,7 +24,6 @@ const MIB: f64 = 1_048_576.0;
 /// What a tool printed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForeignResult {
-    /// Which tool.
     pub tool: Tool,
     /// As it calls itself, when it does.
     pub version: Option<String>,
@@ -37,7 +36,6 @@ pub struct ForeignResult {
 /// Why an output cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignError {
-    /// Which tool.
     pub tool: Tool,
     /// What is wrong, and what to do.
     pub why: String,

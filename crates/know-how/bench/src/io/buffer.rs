@@ -21,7 +21,6 @@ impl Buffer {
         (from < ALIGNMENT).then_some(Self { memory, from, length })
     }
 
-    /// All of them.
     #[inline]
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.from..self.from + self.length]

@@ -33,7 +33,6 @@ pub struct Supply {
     pool: Buffer,
     /// From one to the next.
     step: usize,
-    /// How many.
     transfers: usize,
     /// The next one.
     turn: usize,

@@ -93,7 +93,6 @@ impl Default for Workers {
 }
 
 impl Workers {
-    /// All of them.
     pub fn count(&self) -> u32 {
         self.processes.saturating_mul(self.threads)
     }

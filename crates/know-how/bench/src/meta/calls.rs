@@ -17,19 +17,16 @@ fn anew(lookup: Lookup) {
     }
 }
 
-/// mkdir.
 pub(super) fn mkdir(lookup: Lookup, path: &Path) -> Result<(), Errno> {
     anew(lookup);
     ground::mkdir(path)
 }
 
-/// rmdir.
 pub(super) fn rmdir(lookup: Lookup, path: &Path) -> Result<(), Errno> {
     anew(lookup);
     ground::rmdir(path)
 }
 
-/// unlink.
 pub(super) fn unlink(lookup: Lookup, path: &Path) -> Result<(), Errno> {
     anew(lookup);
     ground::unlink(path)
@@ -49,7 +46,6 @@ pub(super) fn rename(lookup: Lookup, from: &Path, to: &Path) -> Result<(), Errno
     }
 }
 
-/// stat.
 pub(super) fn stat(lookup: Lookup, path: &Path) -> Result<(), Errno> {
     match lookup {
         Lookup::Directory => ground::stat(path).map(drop),

@@ -144,12 +144,10 @@ fn rate(amount: u64, seconds: f64) -> f64 {
 }
 
 impl StepResult {
-    /// Bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         rate(self.bytes, self.seconds)
     }
 
-    /// Operations per second.
     pub fn ops_per_second(&self) -> f64 {
         rate(self.ops, self.seconds)
     }

@@ -9,7 +9,6 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// All of them.
 pub const SAMPLES: &[(Tool, &str)] = &[
     (Tool::Ior, IOR_2),
     (Tool::Ior, IOR_3),

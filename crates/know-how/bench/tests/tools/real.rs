@@ -5,7 +5,6 @@ use super::{MIB, phases, read, row};
 use skep_bench::dialect::Tool;
 use skep_bench::foreign::parse;
 
-/// All of them.
 pub const SAMPLES: &[(Tool, &str)] = &[
     (Tool::Ior, IOR_2_10),
     (Tool::Ior, IOR_2_10_VERBOSE),

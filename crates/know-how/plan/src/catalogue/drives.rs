@@ -73,7 +73,6 @@ impl DriveUsed {
 /// A sequential rate of a drive in one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Streaming {
-    /// Bytes per second.
     pub rate: Rate,
     /// It is the rate of a data sheet, which programs do not reach.
     pub data_sheet: bool,

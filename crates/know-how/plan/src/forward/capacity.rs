@@ -33,7 +33,6 @@ pub struct Capacity {
     pub spares: u64,
 }
 
-/// Adds it up.
 pub fn capacity(hardware: &Hardware) -> Capacity {
     let (mut raw, mut usable, mut targets, mut drives, mut spares) = (0.0, 0.0, 0, 0, 0);
     let mut parts = Vec::new();

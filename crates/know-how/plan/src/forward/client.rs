@@ -20,7 +20,6 @@ pub const CLIENTS_OF_AN_ENCLOSURE: u64 = 8;
 pub struct OneClient {
     /// What it moves.
     pub rate: Rate,
-    /// The sum.
     pub why: String,
 }
 

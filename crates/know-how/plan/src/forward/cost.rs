@@ -26,7 +26,6 @@ pub struct Cost {
     pub unpriced: Vec<String>,
 }
 
-/// Adds it up.
 pub fn cost(
     hardware: &Hardware,
     prices: &Prices,

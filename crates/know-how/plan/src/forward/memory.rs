@@ -21,7 +21,6 @@ pub struct Memory {
     pub largest_part: f64,
 }
 
-/// Multiplies it out.
 pub fn memory(hardware: &Hardware) -> Memory {
     let (connections, source) = match &hardware.connections {
         Some(own) => (own.clone(), "the description's own"),

@@ -61,7 +61,6 @@ pub struct Rule {
     pub verdict: &'static str,
 }
 
-/// Adds it up.
 pub fn metadata(hardware: &Hardware, catalogue: &Catalogue<'_>, capacity: &Capacity) -> Metadata {
     let costs = Costs::of(hardware.software);
     let space = space(hardware);

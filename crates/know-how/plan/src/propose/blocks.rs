@@ -39,7 +39,6 @@ pub struct Block {
     pub slots: u32,
     /// Sockets and cores of each.
     pub cores: (u32, u32),
-    /// GiB of memory.
     pub memory_gib: u64,
     /// Controllers or host bus adapters; none where drives hang on PCIe.
     pub controllers: u32,
@@ -166,7 +165,6 @@ pub fn why_grouped(block: &Block, requirements: &Requirements, drives: u32) -> S
 pub struct Shape {
     /// Groups, a target each.
     pub groups: u32,
-    /// Drives of one.
     pub drives: u32,
 }
 

@@ -124,7 +124,6 @@ pub enum Kind {
     Nvme,
 }
 
-/// All of them.
 pub const KINDS: [Kind; 3] = [Kind::Hdd, Kind::Ssd, Kind::Nvme];
 
 impl Kind {

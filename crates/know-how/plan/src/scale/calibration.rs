@@ -27,7 +27,6 @@ pub struct Calibration {
 pub struct Provenance {
     /// Day.
     pub date: String,
-    /// Processor.
     pub processor: String,
     /// Kernel release.
     pub kernel: String,
@@ -104,7 +103,6 @@ pub struct Socket {
 pub struct Registry {
     /// Storage servers.
     pub nodes: Vec<f64>,
-    /// Their targets.
     pub targets: Vec<f64>,
     /// Mounts.
     pub sessions: Vec<f64>,
@@ -116,7 +114,6 @@ pub struct Registry {
     pub tick_after_reports: Vec<f64>,
     /// A session renewed.
     pub renew: Vec<f64>,
-    /// The map.
     pub map: Vec<f64>,
     /// "You have the newest map".
     pub map_known: Vec<f64>,
@@ -128,7 +125,6 @@ pub struct Registry {
     pub register_target: Vec<f64>,
     /// A mount that comes and goes.
     pub open_and_close_session: Vec<f64>,
-    /// Bytes of the map.
     pub map_bytes: Vec<f64>,
     /// Bytes of the list of sessions and fences.
     pub fences_bytes: Vec<f64>,
@@ -139,15 +135,10 @@ pub struct Registry {
 /// A metadata server's thread. Requests are counted as getattr, lookup, create, unlink, close.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Metadata {
-    /// Rules of a getattr.
     pub rules_getattr: f64,
-    /// Rules of a lookup.
     pub rules_lookup: f64,
-    /// Rules of a create.
     pub rules_create: f64,
-    /// Rules of an unlink.
     pub rules_unlink: f64,
-    /// Rules of a close.
     pub rules_close: f64,
     /// What a running daemon takes for what takes 1 in the measuring programs.
     pub in_service: f64,
@@ -159,13 +150,11 @@ pub struct Metadata {
     pub create_measured: f64,
     /// What it was measured to take elsewhere.
     pub create_client: f64,
-    /// Requests of a stat.
     pub stat_requests: [u32; 5],
     /// As `create_measured`.
     pub stat_measured: f64,
     /// As `create_client`.
     pub stat_client: f64,
-    /// Requests of an unlink.
     pub unlink_requests: [u32; 5],
     /// As `create_measured`.
     pub unlink_measured: f64,

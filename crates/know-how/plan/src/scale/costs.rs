@@ -10,15 +10,12 @@ pub const SMALL_BYTES: f64 = 200.0;
 /// Microseconds of mgmtd's thread, and bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// A heartbeat.
     pub heartbeat: f64,
     /// A renewal.
     pub renew: f64,
-    /// A map.
     pub map: f64,
     /// A list of sessions and fences.
     pub fences: f64,
-    /// A tick.
     pub tick: f64,
     /// A mount that comes and goes, with its two synced appends.
     pub come_and_go: f64,
@@ -26,7 +23,6 @@ pub struct Costs {
     pub register_node: f64,
     /// A target that it brings.
     pub register_target: f64,
-    /// Bytes of a map.
     pub map_bytes: f64,
     /// Bytes of a list of sessions and fences.
     pub fences_bytes: f64,
@@ -115,7 +111,6 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// All of it.
     pub fn whole(&self) -> f64 {
         self.root + self.middle + self.leaf
     }

@@ -25,9 +25,7 @@ const FIRST: u64 = 1;
 /// What came out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Management {
-    /// The thread.
     pub thread: Work,
-    /// The link.
     pub link: Work,
     /// Seconds from a heartbeat to its answer: average and the longest; `None`: none is answered in time.
     pub heartbeat_s: Option<(f64, f64)>,
@@ -178,7 +176,6 @@ pub(super) fn nanos(us: f64) -> Nanos {
     (us * 1_000.0).round().max(0.0) as Nanos
 }
 
-/// Runs it.
 pub fn simulate(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -> Management {
     let mut world = World::new(calibration, scenario, cluster);
     world.begin();

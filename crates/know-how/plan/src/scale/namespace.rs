@@ -32,7 +32,6 @@ pub enum Place {
 /// What came out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Throughput {
-    /// Operations per second.
     pub per_second: f64,
     /// Share of time that the busiest metadata server's thread worked.
     pub busiest: f64,

@@ -59,12 +59,10 @@ pub struct MgmtLoad {
     pub fences: f64,
     /// Ticks, and mounts that come and go.
     pub rest: f64,
-    /// The link.
     pub link: f64,
 }
 
 impl MgmtLoad {
-    /// All of the thread.
     pub fn thread(&self) -> f64 {
         self.heartbeats + self.renewals + self.maps + self.fences + self.rest
     }

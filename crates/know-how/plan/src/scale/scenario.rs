@@ -120,7 +120,6 @@ pub enum Sync {
 pub const SERVERS_MAX: u32 = 65_536;
 /// Most clients of a step: what one run keeps in memory and comes to an end with.
 pub const CLIENTS_MAX: f64 = 1_000_000.0;
-/// Most metadata servers.
 pub const METADATA_SERVERS_MAX: u32 = 4_096;
 /// Most targets of one server.
 pub const TARGETS_PER_SERVER_MAX: u32 = 1_024;

@@ -35,9 +35,7 @@ pub struct Stream {
     pub gb_s: f64,
     /// Cores of a server.
     pub cores: f64,
-    /// Its targets.
     pub targets: f64,
-    /// Its link.
     pub link: f64,
 }
 

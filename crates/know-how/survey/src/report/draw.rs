@@ -58,13 +58,11 @@ pub enum Anchor {
 /// The form of a point, so that series differ by more than colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// A disc.
     Disc,
     /// A square on its side.
     Square,
     /// A square on its corner.
     Diamond,
-    /// A triangle.
     Triangle,
 }
 
@@ -94,7 +92,6 @@ impl Form {
     }
 }
 
-/// One shape.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
     /// A line through points.
@@ -115,9 +112,7 @@ pub enum Shape {
     Bar {
         /// Upper left corner.
         at: Spot,
-        /// How wide.
         width: f32,
-        /// How high.
         height: f32,
     },
     /// A point.
@@ -149,7 +144,6 @@ pub enum Shape {
 /// A shape with its paint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
-    /// What.
     pub shape: Shape,
     /// With what.
     pub paint: Paint,
@@ -162,7 +156,6 @@ pub struct Mark {
 /// What a reader sees when he points at a place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tip {
-    /// Where.
     pub at: Spot,
     /// Within which distance.
     pub radius: f32,
@@ -170,12 +163,9 @@ pub struct Tip {
     pub lines: Vec<String>,
 }
 
-/// A drawing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drawing {
-    /// How wide.
     pub width: f32,
-    /// How high.
     pub height: f32,
     /// What it shows, for those who hear it.
     pub title: String,

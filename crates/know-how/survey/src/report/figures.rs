@@ -40,7 +40,6 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// One row.
 #[derive(Debug, Clone)]
 pub struct Row {
     /// What the cells say.

@@ -6,7 +6,6 @@ const LARGEST: f64 = 1e300;
 /// Samples that are numbers, summed up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// How many.
     pub count: usize,
     /// Smallest.
     pub min: f64,

@@ -62,7 +62,6 @@ enum Part {
     Done,
 }
 
-/// See the module.
 #[derive(Debug, Clone)]
 pub struct Search {
     settings: Settings,

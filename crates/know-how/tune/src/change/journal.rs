@@ -7,7 +7,6 @@ use std::io;
 
 /// Directory of the undo file.
 pub const UNDO_DIR: &str = "/var/lib/skep/tune";
-/// The undo file.
 pub const UNDO_FILE: &str = "/var/lib/skep/tune/undo.json";
 /// Raised when older programs would misunderstand the file.
 const FORMAT: u32 = 2;
@@ -19,7 +18,6 @@ pub struct Journal {
     format: u32,
     /// Values of the running kernel, in the order in which they were set and are to be set again.
     pub live: Vec<OldValue>,
-    /// Files.
     pub files: Vec<OldFile>,
     /// Directories that were made, the upper ones first.
     pub made_dirs: Vec<String>,
@@ -67,11 +65,9 @@ impl Owner {
     }
 }
 
-/// A file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OldFile {
-    /// Where it is.
     pub path: String,
     /// Its content; none: there was none.
     pub before: Option<String>,

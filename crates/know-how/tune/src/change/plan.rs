@@ -15,20 +15,16 @@ const HEADER: &str = "# Written by skep tune apply; skep tune undo puts back wha
 pub enum Step {
     /// A value of the running kernel.
     Live {
-        /// Its file.
         path: String,
         /// The disk that it is a value of.
         disk: Option<Owner>,
         /// It may be changed by the step before it.
         follows: bool,
-        /// What it is.
         before: String,
         /// What it becomes; none: it only changes along with another.
         after: Option<String>,
     },
-    /// A file.
     File {
-        /// Where.
         path: String,
         /// Its content; none: it is not there.
         before: Option<String>,
@@ -37,7 +33,6 @@ pub enum Step {
     },
 }
 
-/// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// In the order in which they are done: files first, they change nothing until the next boot.

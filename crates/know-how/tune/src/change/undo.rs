@@ -16,7 +16,6 @@ const SAVED_MAX: usize = 100;
 pub struct Undone {
     /// Values of the running kernel.
     pub values: usize,
-    /// Files.
     pub files: usize,
     /// What must be done before everything counts.
     pub after: Vec<String>,

@@ -71,14 +71,12 @@ pub struct Partition {
     pub start: u64,
 }
 
-/// A disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
     /// `sda`.
     pub name: String,
     /// `8:0`.
     pub dev: String,
-    /// What it is.
     pub kind: DiskKind,
     /// Names of the disks that it is made of.
     pub members: Vec<String>,
@@ -90,7 +88,6 @@ pub struct Disk {
     pub numa: Option<u32>,
     /// Name that stays when the order of disks changes, and that no other disk has.
     pub identity: Option<Identity>,
-    /// What it carries.
     pub roles: BTreeSet<Role>,
 }
 

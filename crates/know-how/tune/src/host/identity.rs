@@ -21,7 +21,6 @@ pub enum IdentityKind {
     Sequence,
 }
 
-/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {

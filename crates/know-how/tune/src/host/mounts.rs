@@ -2,10 +2,8 @@
 
 use crate::Root;
 
-/// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
     pub point: String,
     /// What: `/dev/md0`, `tank/data`.
     pub source: String,

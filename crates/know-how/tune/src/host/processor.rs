@@ -9,7 +9,6 @@ const CPU_MAX: u32 = 1 << 14;
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its number.
     pub id: u32,
     /// Its processors.
     pub cpus: BTreeSet<u32>,

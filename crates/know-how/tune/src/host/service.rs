@@ -40,7 +40,6 @@ impl Role {
 /// A service that runs or is configured here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// What it does.
     pub role: Role,
     /// Its name for people: `storaged`, `storaged@s1`.
     pub name: String,
@@ -78,7 +77,6 @@ impl Service {
 /// A directory that matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Whose.
     pub role: Role,
     /// The service that uses it, if one is known.
     pub service: Option<String>,
@@ -96,9 +94,7 @@ pub struct ClusterFacts {
     pub pools: Vec<(String, u32)>,
     /// Mounts that are connected.
     pub clients: u32,
-    /// Storage servers.
     pub storage_servers: u32,
-    /// Metadata servers.
     pub metadata_servers: u32,
     /// What each directory that was named has: path, chunk size, targets (0: progressive), pool.
     pub directories: Vec<(String, u64, u32, String)>,

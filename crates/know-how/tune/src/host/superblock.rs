@@ -1,6 +1,5 @@
 //! What XFS and ext4 wrote when they were made: the first bytes of the device tell.
 
-/// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     /// `xfs` or `ext4`.

@@ -24,7 +24,6 @@ const ASK_LIMIT: Duration = Duration::from_secs(20);
 /// Scheme of the `Authorization` header.
 const BEARER: &str = "Bearer";
 
-/// See the module.
 pub struct Api {
     keyring: Arc<Keyring>,
     own: Vec<Endpoint>,

@@ -19,11 +19,9 @@ const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// One path and method.
 pub struct Route {
-    /// The method.
     pub method: &'static str,
     /// The path; a part in braces is any name.
     pub path: &'static str,
-    /// Does it.
     pub run: fn(Call<'_>) -> Answer,
 }
 
@@ -43,7 +41,6 @@ impl Route {
     }
 }
 
-/// All of them.
 pub const ALL: &[Route] = &[
     Route { method: "GET", path: "/v1/status", run: status },
     Route { method: "GET", path: "/v1/nodes", run: |call| list(call, |s| Reply::json(&node::rows(s))) },

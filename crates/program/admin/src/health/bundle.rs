@@ -32,12 +32,10 @@ pub struct BundleArgs {
 pub struct Part {
     /// Its path in it.
     pub name: String,
-    /// Its text.
     pub text: String,
 }
 
 impl Part {
-    /// A text.
     pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into() }
     }
@@ -128,7 +126,6 @@ fn pack(parts: &[Part], top: &str, file: File) -> std::io::Result<()> {
     tar.into_inner()?.finish()?.sync_all()
 }
 
-/// Does it.
 pub fn run(args: &BundleArgs) -> Outcome {
     let place = args.access.place(None).ok();
     let up_dir = place.as_ref().and_then(|place| place.cluster.as_ref()?.parent());

@@ -228,7 +228,6 @@ fn ended_by_errors(place: &Place) -> Vec<Check> {
     crate::up::failed(dir).into_iter().map(told).collect()
 }
 
-/// Does it.
 pub fn run(args: &HealthArgs, out: &mut dyn Write) -> ExitCode {
     match &args.command {
         None => run_checks(&args.check, out),

@@ -38,7 +38,6 @@ impl Sample {
 /// What a metadata server or a target did in one second, on average.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[allow(missing_docs)] // they would be text of the schema
 pub struct RateRow {
     /// End of the interval, RFC 3339.
     pub time: String,
@@ -95,7 +94,6 @@ pub fn count(value: f64) -> String {
     if value > 0.0 && value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// Bytes per second.
 pub fn bytes(value: f64) -> String {
     if value < 1.0 { "-".to_owned() } else { human(value as u64) }
 }

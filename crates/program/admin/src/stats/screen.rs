@@ -103,11 +103,9 @@ fn give_back() {
 /// What came while it was waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A key.
     Key(u8),
     /// The program shall end, or the terminal is gone.
     End,
-    /// Nothing.
     Nothing,
 }
 

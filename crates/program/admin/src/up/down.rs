@@ -19,7 +19,6 @@ const MOUNT_STOP_LIMIT: Duration = Duration::from_secs(15);
 /// It waits for programs that are still in it; they get this long.
 const PROGRAMS_LIMIT: Duration = Duration::from_secs(3);
 
-/// Does it.
 pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
     let (place, cluster) = Place::open(dir)?;
     let services = plan::services(&place.dir, cluster.metas, cluster.servers);

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 /// Sub-directories.
 const PARTS: [&str; 5] = ["etc", "log", "run", "state", "targets"];
 
-/// See the module.
 pub struct Place {
     /// Absolute.
     pub dir: PathBuf,

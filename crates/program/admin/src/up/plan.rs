@@ -27,7 +27,6 @@ pub enum Kind {
     Metad,
     /// File contents.
     Storaged,
-    /// The mount.
     Mount,
 }
 
@@ -48,13 +47,10 @@ impl Kind {
 pub struct ServicePlan {
     /// Name of its files.
     pub name: String,
-    /// What it is.
     pub kind: Kind,
     /// Its configuration.
     pub config: PathBuf,
-    /// Its log.
     pub log: PathBuf,
-    /// Its process id.
     pub pid_file: PathBuf,
 }
 

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 /// A process that lives, held by a descriptor: signals reach it and nobody else.
 pub struct Living {
-    /// Its id.
     pub pid: u32,
     fd: OwnedFd,
 }

@@ -29,9 +29,7 @@ pub struct ReadySocket {
 
 /// A daemon whose end is waited for, or feared.
 pub struct Watched<'a> {
-    /// What it is.
     pub service: &'a ServicePlan,
-    /// Its process.
     pub process: Living,
 }
 

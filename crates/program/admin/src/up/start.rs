@@ -31,7 +31,6 @@ const HEARD_LIMIT: Duration = Duration::from_secs(3);
 /// ... and asked this often whom it has heard.
 const HEARD_PAUSE: Duration = Duration::from_millis(50);
 
-/// Does it.
 pub fn run(args: &UpArgs, out: &mut dyn Write) -> Outcome {
     let began = Instant::now();
     let place = Place::make(&args.dir)?;

@@ -9,9 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Port of mgmtd, taken when an address names none.
 pub const MGMTD_PORT: u16 = 7720;
-/// Port of metad.
 pub const METAD_PORT: u16 = 7730;
-/// Port of storaged.
 pub const STORAGED_PORT: u16 = 7740;
 /// HTTP port of mgmtd; metad and storaged have the two after it.
 pub const HTTP_PORT: u16 = 7790;
@@ -25,12 +23,7 @@ pub fn loopback(port: u16) -> Option<SocketAddr> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
     /// A host name or IP address (an IPv6 one without its brackets) and a port.
-    Tcp {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-    },
+    Tcp { host: String, port: u16 },
     /// The path of a Unix socket.
     Unix(PathBuf),
 }

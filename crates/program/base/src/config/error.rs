@@ -8,7 +8,6 @@ use std::path::PathBuf;
 pub enum Origin {
     /// A line of the configuration file.
     File {
-        /// The file.
         path: PathBuf,
         /// Counted from 1; 0 when the whole file is meant.
         line: usize,

@@ -50,9 +50,7 @@ pub struct MgmtdConfig {
     pub session_timeout: Period,
     /// Most sessions at once.
     pub max_sessions: u32,
-    /// Most nodes.
     pub max_nodes: u32,
-    /// Most targets.
     pub max_targets: u32,
     /// Most storage pools.
     pub max_pools: u32,

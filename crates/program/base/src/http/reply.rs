@@ -55,7 +55,6 @@ impl Reply {
         }
     }
 
-    /// An error.
     pub fn error(status: u16, what: &str, place: &str, advice: &str) -> Self {
         let text = ErrorText { what: what.to_owned(), place: place.to_owned(), advice: advice.to_owned() };
         // Three texts can always be written.

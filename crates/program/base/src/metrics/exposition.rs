@@ -54,7 +54,6 @@ impl Exposition {
         Family { text: Some(&mut self.text), name: name.to_owned() }
     }
 
-    /// All of it.
     pub fn into_text(self) -> String {
         self.text
     }

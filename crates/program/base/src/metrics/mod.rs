@@ -144,7 +144,6 @@ impl Contact {
         Self { answers: Counter::new(), failures: Counter::new(), last_ms: AtomicU64::new(0) }
     }
 
-    /// It answered.
     pub fn answered(&self) {
         self.answers.one();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     /// With its suffix.
     pub name: String,
     /// By name.
     pub labels: BTreeMap<String, String>,
-    /// Its value.
     pub value: f64,
 }
 

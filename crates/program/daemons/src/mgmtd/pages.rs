@@ -7,7 +7,6 @@ use skep_types::{Consistency, Reachability};
 use skep_wire::mgmt::{NodeStatus, ShardState, StatusReply, TargetEntry};
 use std::sync::Arc;
 
-/// See the module.
 pub struct MgmtdPages {
     serving: Arc<Serving>,
     api: Api,

@@ -25,11 +25,8 @@ const TICKS_PER_TIMEOUT: u64 = 4;
 
 /// What the service knows of itself.
 pub struct Introduction {
-    /// Its life.
     pub incarnation: Incarnation,
-    /// Where it listens.
     pub addresses: Vec<Address>,
-    /// Its machine.
     pub machine: Uuid,
     /// Space of the state directory.
     pub capacity: Box<dyn Fn() -> Capacity>,

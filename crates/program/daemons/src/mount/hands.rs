@@ -41,7 +41,6 @@ pub struct Hands {
     pub mgmtd: Vec<Endpoint>,
     /// Connections to servers.
     pub links: Arc<Links>,
-    /// This machine.
     pub machine: Uuid,
     /// Zero of [`skep_client::Port::now`].
     pub born: Instant,
@@ -187,7 +186,6 @@ impl Hands {
         self.work_waits();
     }
 
-    /// Has it ended?
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }

@@ -53,7 +53,6 @@ struct State {
     slow: HashMap<Ino, Vec<Ended>>,
 }
 
-/// See the module.
 pub struct Keeper {
     hands: Arc<Hands>,
     state: Mutex<State>,

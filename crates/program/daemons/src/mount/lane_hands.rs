@@ -56,7 +56,6 @@ pub trait MountPort: Port {
     fn hands(&self) -> &Hands;
 }
 
-/// See the module.
 pub struct LaneHands {
     /// What all lanes share.
     pub hands: Arc<Hands>,

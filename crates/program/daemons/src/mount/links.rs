@@ -91,7 +91,6 @@ struct State {
     tickets: u64,
 }
 
-/// See the module.
 pub struct Links {
     state: Mutex<State>,
 }

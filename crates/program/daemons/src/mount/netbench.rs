@@ -20,7 +20,6 @@ const MADE_MAX: usize = 1 << 20;
 /// Life of a target that nothing was written to: syncs of what was dropped are known by it.
 const NO_LIFE: u64 = u64::MAX;
 
-/// See the module.
 #[derive(Default)]
 pub struct Netbench {
     /// What was made through this mount.

@@ -64,7 +64,6 @@ impl State {
     }
 }
 
-/// See the module.
 pub struct Pages {
     tell: Box<dyn Fn(u64, Notice) + Send + Sync>,
     state: Mutex<State>,

@@ -22,7 +22,6 @@ struct Held {
     seat: Option<Seat>,
 }
 
-/// See the module.
 pub struct BlockingPort {
     lane: LaneHands,
     /// Of its connections to mgmtd.

@@ -23,7 +23,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use watch::Watches;
 
-/// See the module.
 pub struct RingHands {
     hands: Arc<Hands>,
     reactor: Reactor,

@@ -25,7 +25,6 @@ pub const OTHER_LANES: usize = 5 + KEEPER_LANES + RESERVE_WORKERS;
 /// Lanes that every ring thread can count on, however many the others have, besides its reserve.
 const LANES_PER_THREAD_MIN: usize = 2;
 
-/// See the module.
 pub struct Served {
     hands: Arc<Hands>,
     io: Io,

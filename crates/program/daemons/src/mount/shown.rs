@@ -82,7 +82,6 @@ impl Counts {
     }
 }
 
-/// See the module.
 struct MountPages {
     hands: Arc<Hands>,
 }

@@ -3,7 +3,6 @@
 use skep_base::config::mount::Io;
 use skep_wire::meta::OpenMode;
 
-/// Which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Through the kernel's page cache.
@@ -15,7 +14,6 @@ pub enum Way {
 /// What is known of a file when it is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct File {
-    /// What for.
     pub mode: OpenMode,
     /// O_APPEND.
     pub append: bool,

@@ -7,7 +7,6 @@ use skep_types::Consistency;
 use skep_wire::storage::TargetStat;
 use std::sync::Arc;
 
-/// See the module.
 pub struct StoragedPages(pub Arc<Storaged>);
 
 impl Pages for StoragedPages {

@@ -14,7 +14,6 @@ fn mount_of(mounts: &[MountEntry], path: &Path) -> Option<MountEntry> {
     covering(&exact, &path).or_else(|| covering(mounts, &path)).cloned()
 }
 
-/// Looks it up.
 pub fn look(target: u32, path: &Path) -> TargetFacts {
     let mounts = mount_table::read().unwrap_or_default();
     let mut facts = TargetFacts { target, path: path.display().to_string(), ..TargetFacts::default() };

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 /// Its name, beside `chunks`.
 const NAME: &str = "bench";
 
-/// See the module.
 pub struct Area {
     path: PathBuf,
 }

@@ -82,7 +82,6 @@ impl FilesArgs {
     }
 }
 
-/// Does it.
 pub fn run(args: &FilesArgs, out: &mut dyn Write) -> Outcome {
     args.load.perform(Work::Files(args.work()?), out)
 }

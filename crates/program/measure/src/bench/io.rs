@@ -118,7 +118,6 @@ impl IoArgs {
     }
 }
 
-/// Does it.
 pub fn run(args: &IoArgs, out: &mut dyn Write) -> Outcome {
     args.load.perform(Work::Io(args.work()?), out)
 }

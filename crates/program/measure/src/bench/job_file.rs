@@ -45,7 +45,6 @@ fn job(args: &JobArgs) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Does it.
 pub fn run(args: &JobArgs, out: &mut dyn Write) -> Outcome {
     let job = job(args)?;
     let mut crew = args.hosts.crew(&job).map_err(Failure::new)?;

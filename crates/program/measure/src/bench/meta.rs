@@ -113,7 +113,6 @@ impl MetaArgs {
     }
 }
 
-/// Does it.
 pub fn run(args: &MetaArgs, out: &mut dyn Write) -> Outcome {
     let work = args.work()?;
     compares(&work, args.load.existing)?;

@@ -75,7 +75,6 @@ enum BenchCommand {
     Net(net::NetCommand),
 }
 
-/// Does it.
 pub fn run(args: &BenchArgs) -> ExitCode {
     let out = &mut skep_base::output::stdout();
     let outcome = match &args.command {

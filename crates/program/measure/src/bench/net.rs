@@ -21,7 +21,6 @@ pub enum NetCommand {
     Run(run::RunArgs),
 }
 
-/// Does it.
 pub fn run(command: &NetCommand, out: &mut dyn Write) -> Outcome {
     match command {
         NetCommand::Pairs(args) => pairs::run(args, out),

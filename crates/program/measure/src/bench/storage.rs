@@ -185,7 +185,6 @@ impl Load {
 pub struct Served {
     /// The daemon.
     pub node: NodeEntry,
-    /// Its targets.
     pub targets: Vec<TargetEntry>,
 }
 
@@ -365,7 +364,6 @@ fn cleanup(args: &CleanupArgs) -> Outcome {
     Ok(())
 }
 
-/// Does it.
 pub fn run(command: &StorageCommand, out: &mut dyn Write) -> Outcome {
     match command {
         StorageCommand::Run(args) => run_all(args, out),

@@ -59,7 +59,6 @@ enum PlanCommand {
     },
 }
 
-/// Does it.
 pub fn run(args: &PlanArgs) -> ExitCode {
     if let (None, Some(scenario)) = (&args.command, &args.scale) {
         return finish(scale::run(&scale::ScaleArgs::short(scenario.as_deref(), args.output)));

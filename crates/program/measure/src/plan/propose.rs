@@ -154,7 +154,6 @@ impl ProposeArgs {
     }
 }
 
-/// Does it.
 pub fn run(args: &ProposeArgs) -> Result<(), String> {
     let found = propose(&args.requirements()?).map_err(|lines| lines.join("\n"))?;
     match args.description {

@@ -69,7 +69,6 @@ impl ScaleArgs {
     }
 }
 
-/// Does it.
 pub fn run(args: &ScaleArgs) -> Result<(), String> {
     let scenario = args.scenario()?;
     if args.print {

@@ -9,14 +9,12 @@ use skep_survey::model::{Layer, Survey};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// The document.
 pub const JSON: &str = "survey.json";
 /// The report for browsers.
 pub const HTML: &str = "report.html";
 /// The report on paper.
 pub const PDF: &str = "report.pdf";
 
-/// Digits of a date.
 const DATE_DIGITS: usize = 8;
 /// Digits of a time of day.
 const TIME_DIGITS: usize = 6;
@@ -40,7 +38,6 @@ impl Out {
         Ok(Self { dir, fresh })
     }
 
-    /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

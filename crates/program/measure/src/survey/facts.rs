@@ -104,7 +104,6 @@ impl Machines {
         self.clients.push((name.to_owned(), machine));
     }
 
-    /// All of them.
     pub fn hosts(&self) -> Vec<Host> {
         self.hosts.values().cloned().collect()
     }

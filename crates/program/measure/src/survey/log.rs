@@ -35,7 +35,6 @@ fn one(run: &Run<'_>, node: &NodeEntry, test: LogTest) -> Outcome<LogFound> {
     }
 }
 
-/// The layer.
 pub fn measure(run: &mut Run<'_>, place: Option<&Place>) -> Outcome<Layer> {
     let nodes: Vec<NodeEntry> =
         run.members.nodes.iter().filter(|node| node.service == ServiceKind::Metad).cloned().collect();

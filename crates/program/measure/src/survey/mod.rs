@@ -158,7 +158,6 @@ impl LayerName {
     }
 }
 
-/// Does it.
 pub fn run(args: &SurveyArgs) -> ExitCode {
     let outcome = match &args.command {
         None => survey(&args.run),

@@ -82,7 +82,6 @@ fn command(run: &Run<'_>, nodes: &[&NodeEntry], test: &NetworkTest) -> String {
     )
 }
 
-/// The layer.
 pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
     let nodes = run.members.representatives(&run.networks);
     let pairs = pairs(&nodes, |node| run.members.is_cut_off(node));

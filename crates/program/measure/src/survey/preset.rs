@@ -17,7 +17,6 @@ pub enum PresetName {
 }
 
 impl PresetName {
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Quick => "quick",

@@ -97,7 +97,6 @@ fn with_managers(
     sets
 }
 
-/// The layer.
 pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
     let nodes = &run.members.nodes;
     let names: Vec<String> = nodes.iter().map(|node| node.alias.clone()).collect();

@@ -124,7 +124,6 @@ fn measure(setting: Setting, dir: &str, args: &Search) -> Outcome<f64> {
 
 /// What a search found, and along which lines it looked.
 pub struct Searched {
-    /// The axes.
     pub axes: Vec<Axis>,
     /// The best place, and all that was measured.
     pub found: Found,
@@ -375,7 +374,6 @@ fn targets(args: &SweepArgs, place: &Place, own: bool) -> Outcome<usize> {
     }
 }
 
-/// Does it.
 pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
     let (began, started) = (Instant::now(), facts::now());
     interrupt::listen()?;

@@ -37,7 +37,6 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Reads it.
     pub fn read(file: &Path) -> Outcome<Self> {
         let hardware = crate::plan::read_hardware(file).map_err(Failure::new)?;
         Self::of(&file.display().to_string(), &hardware)

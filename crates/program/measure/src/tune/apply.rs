@@ -64,7 +64,6 @@ fn chosen(findings: Vec<Finding>, names: &[String]) -> Outcome<Vec<Finding>> {
         .collect())
 }
 
-/// Does it.
 pub fn run(args: &ApplyArgs, out: &mut dyn Write) -> Outcome {
     run_when(args, out, &mut agreed)
 }

@@ -372,7 +372,6 @@ fn searched(
     decided(&mut rule, &mut loads, args.dry_run)
 }
 
-/// Does it.
 pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     leftovers::sweep_temporary(&std::env::temp_dir());
     if args.mount_options {

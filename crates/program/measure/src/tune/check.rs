@@ -232,7 +232,6 @@ impl Drop for Unpacked {
     }
 }
 
-/// Does it.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Outcome {
     let place = &args.machine.root;
     let unpacked = place.is_file().then(|| Unpacked::of(place)).transpose()?;

@@ -39,7 +39,6 @@ enum TuneCommand {
     Auto(auto::AutoArgs),
 }
 
-/// Does it.
 pub fn run(args: &TuneArgs) -> ExitCode {
     let out = &mut skep_base::output::stdout();
     let outcome: Outcome = match &args.command {

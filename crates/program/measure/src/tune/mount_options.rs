@@ -209,7 +209,6 @@ fn searched(
     decided(&mut rule, &mut loads, args.dry_run)
 }
 
-/// Does it.
 pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     let path = mounted::real(&args.path, args.access.timeout.duration())?;
     let Some(entry) = mount_of(&path, deadline::ANSWER_LIMIT)? else {

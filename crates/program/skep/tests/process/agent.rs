@@ -9,7 +9,6 @@ use std::time::Duration;
 /// Longest time for an answer that nothing holds up.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// See the module.
 pub struct Agent {
     process: Child,
     input: ChildStdin,
@@ -33,7 +32,6 @@ impl Agent {
         Self { process, input, answers }
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }

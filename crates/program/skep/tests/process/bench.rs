@@ -97,7 +97,6 @@ fn said(output: &Output) -> String {
 /// An agent, ended with the test.
 pub struct Agent {
     child: Child,
-    /// Where it listens.
     pub address: String,
 }
 

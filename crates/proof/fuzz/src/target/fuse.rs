@@ -18,7 +18,6 @@ const REPLY_HEADER: usize = 16;
 /// Room for a reply.
 const REPLY: usize = 64 << 10;
 
-/// See the module.
 pub fn target() -> Target {
     let seeds = (0..OPCODES)
         .flat_map(|opcode| [&[0; 16][..], &[0; 104], b"name\0other\0"].map(|b| request(opcode, b)));

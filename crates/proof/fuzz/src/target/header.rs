@@ -10,7 +10,6 @@ fn no_checksum(_bytes: &[u8]) -> u32 {
     0
 }
 
-/// See the module.
 pub fn target() -> Target {
     let seed = |header: Header| {
         let mut bytes = Vec::new();

@@ -48,7 +48,6 @@ pub struct Mood {
 }
 
 impl Mood {
-    /// Draws it.
     pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();

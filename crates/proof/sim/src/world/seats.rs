@@ -28,9 +28,7 @@ const SYNCER: usize = LANES + 3;
 
 /// A place for a client, whichever life is in it.
 pub struct Seat {
-    /// The life.
     pub life: u32,
-    /// Its state.
     pub shared: SharedRef,
     /// What its lanes did.
     pub books: Vec<BookRef>,

@@ -34,7 +34,6 @@ pub enum Purpose {
     Task(u64),
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Upkeep {
     registered: bool,

@@ -14,13 +14,11 @@ use skep_wire::{Message, Refusal};
 /// A directory or special file to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewNode {
-    /// What it is.
     pub kind: Kind,
     /// Permission bits as the program asked.
     pub mode: Mode,
     /// Bits to take off them, unless the directory has a default ACL.
     pub umask: Mode,
-    /// Owner.
     pub uid: u32,
     /// Group, unless the directory is setgid.
     pub gid: u32,

@@ -22,9 +22,7 @@ const AFTER_DOTDOT: u64 = 2;
 pub struct Listed<'a> {
     /// Name, `.` and `..` among them.
     pub name: &'a [u8],
-    /// Inode.
     pub ino: Ino,
-    /// What it is.
     pub kind: Kind,
     /// Offset to go on after it.
     pub next: u64,

@@ -19,7 +19,6 @@ use skep_wire::{Message, Refusal, Status};
 /// A chunk file of which something is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostChunk {
-    /// Which.
     pub chunk: ChunkId,
     /// Where it is, or should be.
     pub target: TargetId,

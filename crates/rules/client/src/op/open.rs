@@ -14,7 +14,6 @@ use skep_wire::meta::{Create, Open, OpenMode, OpenReply, ReadInline};
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenHow {
-    /// What for.
     pub mode: OpenMode,
     /// Cut to 0 (O_TRUNC).
     pub truncate: bool,
@@ -31,7 +30,6 @@ pub struct CreateHow {
     pub mode: Mode,
     /// Bits to take off them, unless the directory has a default ACL.
     pub umask: Mode,
-    /// Owner.
     pub uid: u32,
     /// Group, unless the directory is setgid.
     pub gid: u32,
@@ -46,7 +44,6 @@ pub struct CreateHow {
 pub struct Opened {
     /// To be given to read, write, flush, fsync and release.
     pub handle: Handle,
-    /// Its attributes.
     pub attr: Attr,
     /// Its content is in the metadata.
     pub inline: bool,
@@ -55,7 +52,6 @@ pub struct Opened {
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Opens a file.
     pub async fn open(&self, ino: Ino, how: OpenHow) -> Result<Opened, Errno> {
         self.errno(self.open_file(ino, how).await)
     }

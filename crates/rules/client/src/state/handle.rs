@@ -11,9 +11,7 @@ pub type Handle = u64;
 /// An open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHandle {
-    /// The file.
     pub ino: Ino,
-    /// What for.
     pub mode: OpenMode,
     /// Every write is durable when it is answered (O_SYNC, O_DSYNC).
     pub sync: bool,

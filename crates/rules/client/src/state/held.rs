@@ -18,7 +18,6 @@ pub struct Answered {
     pub life: u64,
     /// 512-byte blocks of the chunk file.
     pub blocks: u64,
-    /// Its length.
     pub size: u64,
     /// The layout that was known when the change was sent.
     pub point: Point,

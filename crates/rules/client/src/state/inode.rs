@@ -17,7 +17,6 @@ pub type Uncut = BTreeMap<(ChunkId, TargetId), u64>;
 /// Writes to one target that may be lost by a power cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsynced {
-    /// The target.
     pub target: TargetId,
     /// Its life at the first of them.
     pub life: u64,
@@ -36,7 +35,6 @@ pub struct Inline {
     pub change: u64,
 }
 
-/// One inode.
 #[derive(Debug, Default)]
 pub struct Inode {
     /// Handles that only read.

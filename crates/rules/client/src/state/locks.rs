@@ -13,9 +13,7 @@ use super::Handle;
 /// Whose lock on what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockKey {
-    /// The file.
     pub ino: Ino,
-    /// Space.
     pub space: LockSpace,
     /// Owner, as the kernel numbers it.
     pub owner: u64,
@@ -63,9 +61,7 @@ struct Held {
 /// A lock that waits in a shard's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// The file.
     pub ino: Ino,
-    /// The lock.
     pub lock: LockWish,
     /// The handle that asks.
     pub handle: Handle,
@@ -82,9 +78,7 @@ pub struct Wish {
 /// A wish that waits no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// Its ticket.
     pub ticket: u64,
-    /// The file.
     pub ino: Ino,
     /// What came of it.
     pub result: Result<(), Errno>,

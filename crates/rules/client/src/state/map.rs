@@ -46,7 +46,6 @@ impl ClusterMap {
         self.view.node(node)
     }
 
-    /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeEntry> {
         self.view.map().nodes.iter()
     }
@@ -56,7 +55,6 @@ impl ClusterMap {
         self.view.target(target)
     }
 
-    /// All targets.
     pub fn targets(&self) -> impl Iterator<Item = &TargetEntry> {
         self.view.map().targets.iter()
     }

@@ -94,7 +94,6 @@ pub struct Shared {
     pub told_apart: BTreeSet<(ShardId, ShardId)>,
     /// Directories removed while in use.
     pub ghosts: Ghosts,
-    /// Open handles.
     pub handles: Handles,
     /// Locks held and waited for.
     pub locks: Locks,

@@ -7,9 +7,7 @@ use skep_wire::SessionToken;
 /// What a mount tells of itself when it opens a session; for people, and to recognise a repetition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounting {
-    /// Host name.
     pub host: String,
-    /// Mount point.
     pub mount: String,
     /// Identifies the machine.
     pub machine: Uuid,
@@ -18,13 +16,10 @@ pub struct Mounting {
 /// A session that mgmtd opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Its id.
     pub client: ClientId,
-    /// Its life.
     pub incarnation: Incarnation,
     /// Shown to every server in the `Hello`.
     pub token: SessionToken,
-    /// The cluster.
     pub cluster: ClusterId,
     /// Silent for this long, it is evicted.
     pub timeout_ms: u64,

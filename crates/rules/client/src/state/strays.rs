@@ -14,7 +14,6 @@ pub struct Stray {
     pub chunk: ChunkId,
     /// At which offset of that.
     pub local_offset: u64,
-    /// And of the file.
     pub file_offset: u64,
     /// Bytes.
     pub len: u64,

@@ -47,7 +47,6 @@ pub enum Fault {
     Unreachable,
     /// No answer for so many milliseconds, and then it is given up.
     Silent(u64),
-    /// Refused.
     Refuse(Status),
     /// Refused with ELSEWHERE, by one that knows this map.
     Elsewhere(View),

@@ -12,7 +12,6 @@ use skep_wire::{Refusal, Status};
 /// When the life of every target began: 2026-11-21T12:00:00Z.
 const LIFE_SINCE: Timestamp = Timestamp { secs: 1_795_262_400, nanos: 0 };
 
-/// All targets.
 pub struct Targets {
     pub chunks: BTreeMap<(TargetId, ChunkId), Vec<u8>>,
     pub dead: BTreeSet<ChunkId>,

@@ -10,7 +10,6 @@ use crate::row::slot::Gate;
 use skep_types::{Errno, Ino, Kind, SetAttr, SetTime, Timestamp};
 use skep_wire::meta::{AttrReply, ChangeAttr};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
     let mut inode = ctx.inode(m.ino)?;
     let set = &m.set;

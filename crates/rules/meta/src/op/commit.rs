@@ -9,7 +9,6 @@ use skep_types::{Held, Ino};
 use skep_wire::Status;
 use skep_wire::meta::{AttrReply, Commit};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Commit) -> Result<Done, Fail> {
     let mut inode = ctx.file(m.ino)?;
     if inode.layout.is_inline() || inode.layout.generation != m.generation {

@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 use skep_types::{Errno, Ino, Kind, Mode, Policy};
 use skep_wire::meta::Create;
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Create) -> Result<Done, Fail> {
     let mut parent = ctx.dir(m.parent)?;
     let free = match ctx.find(m.parent, &m.name)? {
@@ -66,13 +65,11 @@ fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> 
 
 /// What a new inode is asked to be like.
 pub struct Wanted {
-    /// What it is.
     pub kind: Kind,
     /// Permission bits as the program asked.
     pub mode: Mode,
     /// Bits to take off them, unless the directory has a default ACL.
     pub umask: Mode,
-    /// Owner.
     pub uid: u32,
     /// Group, unless the directory is setgid.
     pub gid: u32,

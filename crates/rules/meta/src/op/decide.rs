@@ -11,7 +11,6 @@ use skep_types::Errno;
 use skep_wire::meta::Decide;
 use skep_wire::{Empty, Refusal, Status};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Decide) -> Result<Done, Fail> {
     // What it confirms may have been done by a record that is not durable yet.
     let confirmed = Done::gated(&Empty {}, Gate::Durable);

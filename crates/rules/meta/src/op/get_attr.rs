@@ -6,7 +6,6 @@ use crate::row::Inode;
 use skep_types::Ino;
 use skep_wire::meta::{AttrReply, GetAttr};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &GetAttr) -> Result<Done, Fail> {
     let inode = ctx.inode(m.ino)?;
     Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))

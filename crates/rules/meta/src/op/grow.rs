@@ -16,7 +16,6 @@ use skep_types::{ClientId, Errno, Extent, Generation, Ino, Layout, Slot, Timesta
 use skep_wire::meta::{Grow, GrowReply, InlineCopy};
 use skep_wire::{Refusal, Status};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Grow) -> Result<Done, Fail> {
     let mut inode = ctx.file(m.ino)?;
     if m.end > FILE_SIZE_MAX {

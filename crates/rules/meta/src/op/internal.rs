@@ -14,7 +14,6 @@ use crate::row::header::{FORMAT, Header, Terms};
 use alloc::vec::Vec;
 use skep_types::{Ino, Kind, ShardId};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
     match internal {
         Internal::Format(m) => format(ctx, m),

@@ -9,7 +9,6 @@ use skep_types::Errno;
 use skep_types::limits::LINKS_MAX;
 use skep_wire::meta::Link;
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Link) -> Result<Done, Fail> {
     if m.ino.shard() != m.parent.shard() {
         return Err(Errno::EXDEV.into());

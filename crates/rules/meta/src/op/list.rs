@@ -12,7 +12,6 @@ use skep_types::limits::READDIR_MAX;
 use skep_types::{Decode, Encode, Errno, Ino};
 use skep_wire::meta::{DirEntry, List, ListReply};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &List) -> Result<Done, Fail> {
     let dir = ctx.inode(m.dir)?;
     if !dir.is_dir() {

@@ -7,7 +7,6 @@ use crate::tree::Spot;
 use skep_types::{Errno, Ino, Kind};
 use skep_wire::meta::{AttrReply, EntryReply, Lookup};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Lookup) -> Result<Done, Fail> {
     match ctx.look(m.parent, &m.name)? {
         Spot::Taken(place) => Ok(Done::reply(&entry_reply(ctx, place.target.ino, place.target.kind)?)),

@@ -17,7 +17,6 @@ use skep_wire::meta::{
     EntryReply, MakeDirOn, MakeNode, NewDir, RemoveDir, TxnMade, TxnMakeDir, TxnOp, TxnRetireDir,
 };
 
-/// Makes a directory.
 pub fn run(ctx: &mut Ctx<'_>, m: &MakeDirOn) -> Result<Done, Fail> {
     let (mode, uid, gid) = (m.mode, m.uid, m.gid);
     if m.on == ctx.scene.shard {

@@ -7,7 +7,6 @@ use crate::tree::{Spot, target};
 use skep_types::{Errno, Kind};
 use skep_wire::meta::{EntryReply, MakeNode};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &MakeNode) -> Result<Done, Fail> {
     let mut parent = ctx.dir(m.parent)?;
     let Spot::Free(free) = ctx.find(m.parent, &m.name)? else { return Err(Errno::EEXIST.into()) };

@@ -8,7 +8,6 @@ use skep_types::limits::SYMLINK_MAX;
 use skep_types::{Errno, Kind};
 use skep_wire::meta::{EntryReply, MakeSymlink};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &MakeSymlink) -> Result<Done, Fail> {
     if m.target.0.is_empty() {
         return Err(Errno::ENOENT.into());

@@ -17,7 +17,6 @@ use skep_wire::meta::{
 };
 use skep_wire::{Empty, Refusal, Status};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Prepare) -> Result<Done, Fail> {
     check(ctx, m)?;
     if !ctx.choose.takes_strays() && is_stray(ctx, m.txid)? {

@@ -5,7 +5,6 @@ use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use skep_wire::meta::ReadInline;
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &ReadInline) -> Result<Done, Fail> {
     let inode = ctx.file(m.ino)?;
     wait_when_live(ctx, m.ino, &inode)?;

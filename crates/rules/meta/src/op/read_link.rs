@@ -5,7 +5,6 @@ use crate::fail::Fail;
 use skep_types::{Errno, Kind};
 use skep_wire::meta::{DataReply, ReadLink};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &ReadLink) -> Result<Done, Fail> {
     let inode = ctx.inode(m.ino)?;
     if inode.kind != Kind::Symlink {

@@ -6,7 +6,6 @@ use skep_types::{Errno, Kind};
 use skep_wire::Empty;
 use skep_wire::meta::RemoveDir;
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &RemoveDir) -> Result<Done, Fail> {
     let mut parent = ctx.dir(m.parent)?;
     let place = ctx.place(m.parent, &m.name)?;

@@ -11,7 +11,6 @@ use skep_wire::Empty;
 use skep_wire::meta::Rename;
 use skep_wire::{Refusal, Status};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Rename) -> Result<Done, Fail> {
     if m.no_replace && m.exchange {
         return Err(Errno::EINVAL.into());

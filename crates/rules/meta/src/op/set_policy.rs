@@ -9,7 +9,6 @@ use skep_types::{Errno, Kind, Policy};
 use skep_wire::meta::SetPolicy;
 use skep_wire::{Empty, Refusal, Status};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &SetPolicy) -> Result<Done, Fail> {
     check(ctx, &m.policy)?;
     let mut inode = ctx.inode(m.ino)?;

@@ -6,7 +6,6 @@ use crate::key::{self, Table};
 use skep_wire::Status;
 use skep_wire::meta::{LayoutReply, Switch};
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Switch) -> Result<Done, Fail> {
     let mut inode = ctx.file(m.ino)?;
     let growth = ctx.growth(m.ino)?.filter(|growth| growth.layout.generation == m.generation);

@@ -7,7 +7,6 @@ use skep_types::{Errno, Ino, Kind};
 use skep_wire::Empty;
 use skep_wire::meta::Unlink;
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Unlink) -> Result<Done, Fail> {
     let mut parent = ctx.dir(m.parent)?;
     let place = ctx.place(m.parent, &m.name)?;

@@ -11,7 +11,6 @@ use skep_types::limits::{FILE_SIZE_MAX, INLINE_MAX};
 use skep_wire::Status;
 use skep_wire::meta::WriteInline;
 
-/// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
     let mut inode = ctx.file(m.ino)?;
     if !inode.layout.is_inline() {

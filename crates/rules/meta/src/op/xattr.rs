@@ -128,7 +128,6 @@ pub fn get(ctx: &mut Ctx<'_>, m: &GetXattr) -> Result<Done, Fail> {
     Ok(Done::reply(&DataReply { data: Bytes(data) }))
 }
 
-/// Sets one.
 pub fn set(ctx: &mut Ctx<'_>, m: &SetXattr) -> Result<Done, Fail> {
     let mut inode = ctx.inode(m.ino)?;
     check_name(&m.name.0)?;
@@ -186,7 +185,6 @@ pub fn list(ctx: &mut Ctx<'_>, m: &ListXattr) -> Result<Done, Fail> {
     Ok(Done::reply(&DataReply { data: Bytes(data) }))
 }
 
-/// Removes one.
 pub fn remove(ctx: &mut Ctx<'_>, m: &RemoveXattr) -> Result<Done, Fail> {
     let mut inode = ctx.inode(m.ino)?;
     check_name(&m.name.0)?;

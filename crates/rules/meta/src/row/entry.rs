@@ -6,11 +6,8 @@ record! {
     /// A living name.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Target {
-        /// The name.
         pub name: Name,
-        /// Its inode.
         pub ino: Ino,
-        /// What it is.
         pub kind: Kind,
     }
 }

@@ -6,7 +6,6 @@ record! {
     /// Chunks that a client copies the inline content to.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Growth {
-        /// The layout to be.
         pub layout: Layout,
         /// Who copies.
         pub client: ClientId,

@@ -22,7 +22,6 @@ record! {
     pub struct Header {
         /// Version of the row format.
         pub format: u16,
-        /// The shard.
         pub shard: ShardId,
         /// Keys of cookies.
         pub keys: Keys,
@@ -46,7 +45,6 @@ record! {
     /// A term of the log.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct TermStart {
-        /// The term.
         pub term: Term,
         /// Its first record.
         pub index: LogIndex,

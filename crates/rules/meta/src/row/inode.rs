@@ -47,19 +47,15 @@ record! {
     /// Everything about an inode but its names' text, its content and its extended attributes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Inode {
-        /// What it is.
         pub kind: Kind,
         /// Permission bits.
         pub mode: Mode,
-        /// Owner.
         pub uid: u32,
-        /// Group.
         pub gid: u32,
         /// Device number.
         pub rdev: u32,
         /// Names (a directory: 2 + sub-directories). 0 = removed, kept while open.
         pub nlink: u32,
-        /// Size.
         pub size: u64,
         /// 512-byte blocks in chunk files, as last committed.
         pub blocks: u64,
@@ -85,7 +81,6 @@ record! {
         pub xattr_bytes: u32,
         /// Feature flags.
         pub flags: u32,
-        /// Project.
         pub project: ProjectId,
         /// Where its chunks are.
         pub layout: Layout,
@@ -135,7 +130,6 @@ impl Inode {
         }
     }
 
-    /// Is it a directory?
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Dir
     }

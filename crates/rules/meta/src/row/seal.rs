@@ -9,7 +9,6 @@ record! {
     pub struct Seal {
         /// Number of the seal.
         pub id: u64,
-        /// Layout generation.
         pub generation: Generation,
         /// Number of the extent.
         pub extent: u16,

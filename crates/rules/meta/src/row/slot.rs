@@ -7,7 +7,6 @@ record! {
     /// A truncate that targets are told of.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub struct TrimGate {
-        /// The file.
         pub ino: Ino,
         /// Number of the trim.
         pub id: u64,
@@ -62,7 +61,6 @@ record! {
     pub struct SlotRow {
         /// Life of the client.
         pub incarnation: Incarnation,
-        /// Its number.
         pub seq: Seq,
         /// Term of its log record.
         pub term: Term,

@@ -17,7 +17,6 @@ record! {
     /// A directory is made as promised.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RedoMakeDir {
-        /// Its number.
         pub ino: Ino,
         /// The directory that will hold its name.
         pub parent: Ino,

@@ -8,9 +8,7 @@ use skep_types::{CapacityClass, NodeId, PoolId, TargetId};
 /// A target that may be taken.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
-    /// It.
     pub target: TargetId,
-    /// Its daemon.
     pub node: NodeId,
     /// What fails together with it.
     pub domain: u32,

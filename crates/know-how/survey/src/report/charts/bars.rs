@@ -8,7 +8,6 @@ use super::{NARROW, fit, width};
 /// One layer.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// Its name.
     pub name: String,
     /// What was measured.
     pub achieved: f64,
@@ -23,7 +22,6 @@ pub struct Bar {
 /// Height of a bar.
 const THICK: f32 = 18.0;
 
-/// Draws them.
 pub fn bars(wide: f32, title: &str, unit: &str, each: &[Bar]) -> Drawing {
     let narrow = wide < NARROW;
     let row = if narrow { 46.0 } else { 34.0 };

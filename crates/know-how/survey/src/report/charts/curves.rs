@@ -41,7 +41,6 @@ const LEGEND: f32 = 17.0;
 /// Labels of the y axis that fit.
 const STEPS: usize = 5;
 
-/// Draws them.
 pub fn curves(wide: f32, title: &str, unit: &str, axis: &str, lines: &[Line]) -> Drawing {
     let spreads: Vec<Vec<(f64, Spread)>> = lines.iter().map(numbers).collect();
     let legend = legend_rows(wide, lines);

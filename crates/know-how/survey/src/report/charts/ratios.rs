@@ -23,7 +23,6 @@ const MARKED: [f64; 13] = [0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.
 /// Height of a row.
 const ROW: f32 = 22.0;
 
-/// Draws them.
 pub fn ratios(wide: f32, title: &str, each: &[Ratio]) -> Drawing {
     let narrow = wide < NARROW;
     let row = if narrow { ROW * 1.7 } else { ROW };

@@ -12,7 +12,6 @@ const MOST_NAMES: usize = 6;
 /// Distance of written names.
 const APART: f32 = 14.0;
 
-/// Draws them.
 pub fn strip(wide: f32, members: &Members) -> Drawing {
     let mut sorted: Vec<(&str, Spread, bool)> = members
         .each

@@ -275,7 +275,6 @@ impl Flow {
         (self.pages.len().saturating_sub(1), self.y)
     }
 
-    /// The document.
     pub fn finish(mut self, title: &str) -> Vec<u8> {
         let count = self.pages.len();
         let running = letters::fit(title, 7.5, Face::Plain, WIDE - 90.0);

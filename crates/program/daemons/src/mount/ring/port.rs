@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// See the module.
 pub struct RingPort {
     thread: Rc<RingHands>,
     lane: Rc<LaneHands>,

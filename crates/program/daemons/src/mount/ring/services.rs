@@ -14,14 +14,12 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-/// See the module.
 pub struct Services {
     /// The connection group of the thread: each lane's requests carry their own slot.
     group: u32,
     all: RefCell<BTreeMap<NodeId, Rc<Service>>>,
 }
 
-/// One service.
 #[derive(Default)]
 struct Service {
     /// The connection, and of which session it is.

@@ -13,7 +13,6 @@ const OF_PROCESS: u64 = 8 << 20;
 /// Memory of a worker thread beside its transfers': stack, report, and bytes to be written.
 const OF_THREAD: u64 = 10 << 20;
 
-/// See the module.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     /// Worker processes.

@@ -23,7 +23,6 @@ pub struct ToAgent {
     pub agent: AgentQuestion,
 }
 
-/// A question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentQuestion {
@@ -42,7 +41,6 @@ pub enum AgentQuestion {
     },
     /// Orders to the processes, in this order.
     Orders {
-        /// Which run.
         run: u64,
         /// Rises by one; one that was seen already is passed over.
         number: u64,
@@ -51,16 +49,12 @@ pub enum AgentQuestion {
     },
     /// What the processes report, from that byte of the stream on.
     Reports {
-        /// Which run.
         run: u64,
         /// Everything before it has arrived and may be forgotten.
         from: u64,
     },
     /// The run is over.
-    End {
-        /// Which run.
-        run: u64,
-    },
+    End { run: u64 },
 }
 
 /// An order; the job, which the agent has, is left out of the first.
@@ -82,7 +76,6 @@ pub enum Relayed {
     Order(Order),
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentAnswer {
@@ -105,6 +98,5 @@ pub enum AgentAnswer {
         /// From the byte that was asked for.
         text: String,
     },
-    /// Done.
     Done,
 }

@@ -40,7 +40,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// See the module.
 pub struct Run {
     /// As the coordinator named it.
     pub id: u64,

@@ -280,7 +280,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Does it.
 pub fn run(args: &ModeArgs, out: &mut dyn Write) -> Outcome {
     let stop = Stop::of_command().map_err(|e| Failure::local("signals", e))?;
     let mut scratch = Scratch::new(&args.which, args.directory.as_deref())?;

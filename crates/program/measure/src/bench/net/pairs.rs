@@ -295,7 +295,6 @@ impl Progress {
     }
 }
 
-/// Does it.
 pub fn run(args: &PairsArgs, out: &mut dyn Write) -> Outcome {
     if args.block.0 > PAYLOAD_MAX as u64 {
         return Err(Failure::usage(format!("--block: {PAYLOAD_MAX} bytes at most fit into a frame")));

@@ -48,7 +48,6 @@ impl RunArgs {
     }
 }
 
-/// Does it.
 pub fn run(args: &RunArgs, out: &mut dyn Write) -> Outcome {
     let plain = |e: &dyn std::fmt::Display| Failure::new(e.to_string());
     args.job("/").check().map_err(|e| Failure::usage(e.to_string()))?;

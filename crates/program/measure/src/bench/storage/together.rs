@@ -44,7 +44,6 @@ fn storage(job: &JobShown) -> Option<&StorageFound> {
 }
 
 impl<'a> Member<'a> {
-    /// Starts a measurement.
     fn start(cluster: &Cluster, of: &'a Served, order: Order) -> Outcome<Self> {
         let mut asked = Asked::new(cluster, &of.node);
         let job = asked.start(order)?;

@@ -53,7 +53,6 @@ fn split(text: &str) -> Vec<String> {
 }
 
 impl Foreign {
-    /// Its name.
     pub fn name(self) -> &'static str {
         self.tool().name()
     }

@@ -52,7 +52,6 @@ pub fn run_job(hosts: &HostsArgs, job: &Job) -> Outcome<RunResult> {
 pub enum Figure {
     /// MB/s.
     Bytes,
-    /// Operations per second.
     Operations,
 }
 
@@ -74,7 +73,6 @@ impl Figure {
         if seconds > 0.0 { amount / seconds } else { 0.0 }
     }
 
-    /// Its unit.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Bytes => "MB/s",
@@ -95,7 +93,6 @@ pub struct Shown {
 
 /// What is measured over an axis.
 pub struct Load<'a> {
-    /// Where.
     pub hosts: &'a HostsArgs,
     /// Places on the axis, in rising order.
     pub places: Vec<u64>,

@@ -19,7 +19,6 @@ pub const PREFIX: &str = "skep-survey-";
 
 /// A directory on a mount, removed in the end.
 pub struct Place {
-    /// The mount.
     pub mount: PathBuf,
     /// The directory in which this one was made.
     pub above: PathBuf,
@@ -27,7 +26,6 @@ pub struct Place {
     pub options: String,
     /// How new files are striped.
     pub layout: String,
-    /// The directory.
     pub dir: PathBuf,
 }
 

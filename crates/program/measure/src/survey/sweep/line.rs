@@ -26,7 +26,6 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// All of it.
     pub fn text(&self) -> String {
         let time = self.time.map_or_else(String::new, |time| format!(" --time {}", Period(time)));
         format!(

@@ -60,7 +60,6 @@ impl Setting {
         words
     }
 
-    /// All of it.
     pub fn describe(&self) -> String {
         self.words().join(", ")
     }
