@@ -332,6 +332,8 @@ fn power_cuts_between_rounds() {
             deleted_batch: 1 + dice.below(4) as usize,
             travel_rows: 1_024,
             deletions_loaded: 2 + dice.below(8) as usize,
+            txns_ahead: 1 + dice.below(4),
+            deletion_looks: 1 + dice.below(8) as usize,
             remembered: 1 + dice.below(4) as usize,
             closes_remembered: 1 + dice.below(4) as usize,
             recoveries: 1 + dice.below(2) as usize,
