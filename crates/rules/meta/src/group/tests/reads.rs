@@ -8,7 +8,9 @@ use crate::store::Wanted;
 fn cold(limits: Limits, files: u32) -> (Bed, Ino) {
     let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
     let dir = bed.mkdir(Ino::ROOT, "d");
-    (0..files).for_each(|n| drop(bed.create(ME, dir, &format!("{n}"))));
+    for n in 0..files {
+        bed.create(ME, dir, &format!("{n}"));
+    }
     bed.server.store().forget();
     (bed.forgets, bed.disk_works) = (false, false);
     (bed, dir)
