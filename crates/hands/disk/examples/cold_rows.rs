@@ -13,7 +13,7 @@ use skep_meta::{Config, Group, Input, PeerIdentity, Reply, Request};
 use skep_types::*;
 use skep_wire::meta::*;
 use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry, ShardState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -191,13 +191,15 @@ fn phase(dir: &Path, inos: &[Ino], aside: bool, cold: bool, seed: u64) -> Result
     drop_pages(&dir.join("rows"))?;
     let mut server = Server::open(dir, aside)?;
     let warm = |n: u64| inos[(n % WARM * 997) as usize];
-    let mut asked = BTreeMap::new();
+    let mut asked = BTreeSet::new();
     for n in 0..WARM {
-        asked.insert(server.ask(GetAttr { ino: warm(n) }.into())?, ());
+        asked.insert(server.ask(GetAttr { ino: warm(n) }.into())?);
     }
     let end = Instant::now() + LIMIT;
     while !asked.is_empty() && Instant::now() < end {
-        server.round()?.iter().for_each(|reply| drop(asked.remove(&reply.to)));
+        for reply in server.round()? {
+            asked.remove(&reply.to);
+        }
         let _ = server.told.recv_timeout(Duration::from_millis(1));
     }
     let mut state = seed;
