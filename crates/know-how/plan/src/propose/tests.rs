@@ -464,12 +464,13 @@ fn small_contents_are_bought_as_metadata() {
     assert!(least(&by_mean) >= 20e12 && asked.contents() == Some(20e12));
     assert_eq!(said.requirements.contents(), None, "all of it lies in the metadata");
     // More than the drives of one server hold.
-    let lines =
-        propose(&Requirements { files: Some(20e9), ..said.requirements.clone() }).expect_err("too many");
-    assert!(
-        lines[0].starts_with("files: ") && lines[0].contains("contents of small files included"),
-        "{lines:?}"
-    );
+    let many = Requirements { files: Some(20e9), ..said.requirements.clone() };
+    for proposal in propose(&many).expect("several servers").proposals {
+        assert!(proposal.hardware.metadata_servers > 1, "{}", proposal.title);
+        assert!(proposal.forecast.metadata.files.is_some_and(|files| files.value >= 20e9));
+    }
+    let lines = propose(&Requirements { metadata_servers: Some(1), ..many }).expect_err("too many");
+    assert!(lines[0].starts_with("files: ") && lines[0].contains("1 metadata servers"), "{lines:?}");
     let names = Requirements { files: Some(20e9), ..Requirements::default() };
     let found = propose(&names).expect("names alone fit");
     assert!(found.text().contains("no contents of small files are counted"), "{}", found.text());
