@@ -132,8 +132,6 @@ pub const PRESETS: [Preset; 5] = [
 /// What the software costs and what it cannot exceed. `None`: nothing is known, so nothing is predicted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
-    /// Threads of the whole system that serve metadata, when the software has a limit.
-    pub metadata_threads: Option<f64>,
     /// Files created per second by one metadata core.
     pub creates_per_core: Option<f64>,
     /// Stats per second by one metadata core.
@@ -189,7 +187,6 @@ impl Costs {
     pub fn of(software: Software) -> Self {
         match software {
             Software::Skep => Self {
-                metadata_threads: Some(1.0),
                 creates_per_core: measured::shipped().map(|us| per_second(us.create)),
                 stats_per_core: measured::shipped().map(|us| per_second(us.stat)),
                 removes_per_core: measured::shipped().map(|us| per_second(us.remove)),
@@ -210,7 +207,6 @@ impl Costs {
                                 file got 63 %, where the tmpfs beneath got 49 %",
             },
             Software::Beegfs => Self {
-                metadata_threads: None,
                 creates_per_core: Some(BEEGFS_CREATES),
                 stats_per_core: Some(BEEGFS_STATS),
                 removes_per_core: Some(BEEGFS_REMOVES),
@@ -230,7 +226,6 @@ impl Costs {
                                 networks are not measured",
             },
             Software::Lustre => Self {
-                metadata_threads: None,
                 creates_per_core: None,
                 stats_per_core: None,
                 removes_per_core: None,

@@ -4,7 +4,8 @@ use crate::catalogue::{Catalogue, PRESETS};
 use crate::forward::inodes::has_table as has_inode_table;
 use crate::forward::small::{INLINE_MAX, inline_limit};
 use crate::hardware::{
-    DriveOverride, FileSystem, Hardware, Overrides, Pcie, Role, Server, Software, TargetGroup,
+    DriveOverride, FileSystem, Hardware, METADATA_GROUPS_MAX, Overrides, Pcie, Role, Server, Software,
+    TargetGroup,
 };
 use crate::raid::Raid;
 use std::ops::RangeInclusive;
@@ -89,6 +90,7 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
     found.at.clear();
     check_clients(&mut found, &catalogue, hardware);
     check_layout(&mut found, hardware);
+    check_names(&mut found, hardware);
     check_files(&mut found, hardware);
     if hardware.software == Software::Skep && hardware.striping.copies > 1 {
         found.field("striping.copies", NO_MIRROR.to_owned());
@@ -338,6 +340,32 @@ fn check_clients(found: &mut Found, catalogue: &Catalogue<'_>, hardware: &Hardwa
     }
     if catalogue.nic(&hardware.clients.nic).is_none() {
         found.field("clients.nic", unknown("link", &hardware.clients.nic, &catalogue.nic_names(), "nics"));
+    }
+}
+
+/// Metadata servers and groups that a cluster of Skep can be made for.
+fn check_names(found: &mut Found, hardware: &Hardware) {
+    let (servers, groups) = (hardware.metadata_servers, hardware.metadata_groups);
+    if hardware.software != Software::Skep {
+        for (field, number) in [("metadata_servers", servers), ("metadata_groups", groups)] {
+            if number != 1 {
+                found.field(field, "only Skep deals shards to servers and groups: leave it out".to_owned());
+            }
+        }
+        return;
+    }
+    let of_names = |server: &&Server| server.targets.iter().any(|group| group.role == Role::Meta);
+    let serving: u128 = hardware.servers.iter().filter(of_names).map(|one| u128::from(one.count)).sum();
+    if servers == 0 || u128::from(servers) > serving.max(1) {
+        let most = serving.max(1);
+        let message = format!(
+            "{servers} metadata servers, and {serving} have a target with role \"meta\": write 1 to {most}"
+        );
+        found.field("metadata_servers", message);
+    }
+    if groups == 0 || groups > METADATA_GROUPS_MAX {
+        let message = format!("a metadata server of Skep has 1 to {METADATA_GROUPS_MAX} groups");
+        found.field("metadata_groups", message);
     }
 }
 

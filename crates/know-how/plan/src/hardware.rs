@@ -8,8 +8,11 @@ use crate::units::{Rate, Size};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Most groups of shards in one metadata server.
+pub const METADATA_GROUPS_MAX: u32 = 16;
+
 /// A whole system.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
@@ -24,9 +27,12 @@ pub struct Hardware {
     /// The file system software, whose costs per operation and per connection count.
     #[serde(default)]
     pub software: Software,
-    /// Count on all metadata cores of all servers, although this release of Skep gives all shards to one thread.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub metadata_spread: bool,
+    /// Skep: metadata servers that the cluster is made for, among which its shards are dealt out evenly.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub metadata_servers: u32,
+    /// Skep: groups of shards in each of them (`groups` of metad), a thread each.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub metadata_groups: u32,
     /// Skep: files up to this size lie in the metadata (`inline_limit` of metad); 8 KiB, the most, when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline_limit: Option<Size>,
@@ -52,6 +58,28 @@ pub struct Hardware {
     /// What things cost; without it no cost is computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            preset: None,
+            software: Software::default(),
+            metadata_servers: 1,
+            metadata_groups: 1,
+            inline_limit: None,
+            servers: Vec::new(),
+            clients: Clients::default(),
+            striping: Striping::default(),
+            files: None,
+            network: Network::default(),
+            connections: None,
+            catalogue: Overrides::default(),
+            prices: None,
+        }
+    }
 }
 
 /// File system software.
@@ -413,6 +441,10 @@ pub struct Prices {
 
 fn one() -> u32 {
     1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 fn controller() -> String {

@@ -4,6 +4,7 @@
 extern crate skep_base;
 
 pub mod bench;
+mod dealt;
 pub mod plan;
 pub mod survey;
 pub mod tune;

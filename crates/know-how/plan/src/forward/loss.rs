@@ -4,7 +4,7 @@
 //! and nobody reaches it. Where there is one copy of everything, that is what matters most.
 
 use super::capacity::left_by;
-use super::metadata::{one_server, serving_names};
+use super::metadata::serving_names;
 use super::stream::storage;
 use super::{Figure, Unit};
 use crate::hardware::{Hardware, Role, Server, Software};
@@ -69,6 +69,11 @@ fn names_said(hardware: &Hardware, names: &Figure) -> String {
     match (names.value >= 1.0, serving_names(hardware)) {
         (true, 2..) => format!("all files are away when it is the one with all names ({})", names.why),
         (true, _) => format!("all files are away, the whole file system stops ({})", names.why),
+        (false, _) if hardware.software == Software::Skep => format!(
+            "names of {} of the directories are away, and no path can be walked when it is the one with the root ({})",
+            names.show(),
+            names.why
+        ),
         (false, _) => format!("names of {} of the directories are away ({})", names.show(), names.why),
     }
 }
@@ -84,15 +89,24 @@ fn names(hardware: &Hardware, server: &Server) -> Option<Figure> {
         return None;
     }
     let serving = serving_names(hardware);
-    Some(match one_server(hardware) {
-        true if serving > 1 => Figure::new(
-            1.0,
-            Unit::Part,
-            format!("1 of {serving} metadata servers holds all shards in this release, the others none"),
+    let made_for = hardware.metadata_servers;
+    let (part, why) = match hardware.software {
+        Software::Skep if made_for > 1 => (
+            1.0 / f64::from(made_for),
+            format!("1 of {made_for} metadata servers, each with as many shards, and nothing copies them"),
         ),
-        true => Figure::new(1.0, Unit::Part, "one metadata server holds all names, and nothing copies them"),
-        false => Figure::new(1.0 / serving as f64, Unit::Part, format!("1 of {serving} metadata servers")),
-    })
+        Software::Skep if serving > 1 => (
+            1.0,
+            format!(
+                "1 of {serving} metadata servers holds all shards (metadata_servers = 1), the others none"
+            ),
+        ),
+        Software::Skep => (1.0, "one metadata server holds all names, and nothing copies them".to_owned()),
+        Software::Beegfs | Software::Lustre => {
+            (1.0 / serving as f64, format!("1 of {serving} metadata servers"))
+        }
+    };
+    Some(Figure::new(part, Unit::Part, why))
 }
 
 /// A file with stripes on several servers is away with any of them: where the stripes lie on different servers, each
@@ -146,6 +160,10 @@ mod tests {
         assert!(loss.said.contains("Until it is back"), "{}", loss.said);
         let page = crate::text::forecast(&skep, false);
         assert!(page.contains(&loss.said), "{page}");
+        // Shards dealt to both: half of the names with each, and all paths with the one that has the root.
+        let both = plan("software = \"skep\"", "metadata_servers = 2\nsoftware = \"skep\"");
+        assert_eq!(both.losses[0].names.as_ref().unwrap().value, 0.5);
+        assert!(both.losses[0].said.contains("when it is the one with the root"), "{}", both.losses[0].said);
         let striped = plan("targets = 4", "targets = 4");
         assert_eq!(striped.losses[0].contents.as_ref().unwrap().value, 1.0, "each file needs both servers");
         let text = crate::systems::system("example").unwrap().text;

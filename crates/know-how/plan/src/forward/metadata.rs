@@ -6,6 +6,7 @@ use super::small::{self, CONTENTS_SPACE, Rows};
 use super::{Figure, Unit};
 use crate::catalogue::{Catalogue, Costs, RULE_BYTES, RULE_FILES};
 use crate::hardware::{Hardware, Role, Server, Software, TargetGroup};
+use crate::measured::{per_second, shared_per_second, shipped};
 use crate::units::{count, decimal};
 use serde::Serialize;
 
@@ -72,23 +73,11 @@ pub fn metadata(hardware: &Hardware, catalogue: &Catalogue<'_>, capacity: &Capac
         let why = format!("{} of contents over {} files", decimal(usable), count(files.value));
         Figure::new(usable / files.value, Unit::MemoryBytes, why)
     });
-    let cores = cores(hardware);
-    let rate = |per_core: Option<f64>, what: &str| {
-        let (per_core, cores) = (per_core?, cores?);
-        let (cores, whose) = match costs.metadata_threads {
-            Some(threads) if threads < cores && !hardware.metadata_spread => (
-                threads,
-                format!("{threads} thread, which owns all shards in this release, of {cores} cores"),
-            ),
-            _ => (cores, format!("{cores} metadata cores")),
-        };
-        let why = format!("{whose} x {} {what} ({})", count(per_core), costs.names_source);
-        (cores > 0.0).then(|| Figure::new(cores * per_core, Unit::PerSecond, why))
-    };
+    let rate = |per_core: Option<f64>, what: &str| rate(hardware, per_core?, what, costs.names_source);
     let stats = rate(costs.stats_per_core, "stats/s");
     let small_file = small::inline(hardware);
-    let per_open = crate::measured::shipped().filter(|_| hardware.software == Software::Skep);
-    let per_open = per_open.map(|us| crate::measured::per_second(small::open_us(&us, small_file)));
+    let per_open = shipped().filter(|_| hardware.software == Software::Skep);
+    let per_open = per_open.map(|us| per_second(small::open_us(&us, small_file)));
     let opens = rate(
         per_open,
         &format!("opens/s of files with {small_file:.0} bytes, stat x 1.14 by docs/bench/profile.md,"),
@@ -139,19 +128,55 @@ fn rules(costs: &Costs, part: f64, usable: f64) -> Vec<Rule> {
     RULES.iter().map(rule).collect()
 }
 
+/// Operations per second: of Skep by the threads of its groups, otherwise by cores.
+fn rate(hardware: &Hardware, per_core: f64, what: &str, source: &str) -> Option<Figure> {
+    let one = count(per_core);
+    if hardware.software != Software::Skep {
+        let cores = cores(hardware)?;
+        let why = format!("{cores} metadata cores x {one} {what} ({source})");
+        return (cores > 0.0).then(|| Figure::new(cores * per_core, Unit::PerSecond, why));
+    }
+    let (threads, whose) = threads(hardware)?;
+    if threads <= 1.0 {
+        return Some(Figure::new(per_core, Unit::PerSecond, format!("{whose} x {one} {what} ({source})")));
+    }
+    let at_root = shipped()?.at_root;
+    let us = per_second(per_core);
+    let why = format!(
+        "{whose}: {us:.0} us each ({source}), of which {at_root:.0} are of the group with the root directory, where every \
+         path begins, and the rest of all, when work is in as many directories or more; one directory is of one group, so \
+         {one} {what} at most",
+    );
+    Some(Figure::new(shared_per_second(us, at_root, threads), Unit::PerSecond, why))
+}
+
+/// Threads that serve names, one for each group of Skep as far as there are cores, and whose they are in words. `None` when
+/// a description does not say how many cores there are, or has no metadata server.
+pub fn threads(hardware: &Hardware) -> Option<(f64, String)> {
+    let serving = hardware.servers.iter().filter(|server| server.roles.contains(&Role::Meta));
+    // Nobody knows which servers register first, and each gets as many shards: the one with fewest cores counts.
+    let cores = serving.map(of).reduce(|a, b| Some(a?.min(b?)))??;
+    let (servers, groups) = (hardware.metadata_servers, f64::from(hardware.metadata_groups));
+    let each = groups.min(cores);
+    let threads = f64::from(servers) * each;
+    let few = if each < groups { format!(" on {cores} cores each") } else { String::new() };
+    let whose = match (servers, hardware.metadata_groups) {
+        (1, 1) => format!("1 thread of {cores} cores, as one group has all shards,"),
+        _ => format!("{threads} threads, of {servers} metadata servers with {groups} groups{few}"),
+    };
+    (threads > 0.0).then_some((threads, whose))
+}
+
 /// Servers of a kind, how many, and the kind.
 pub type Holder<'a> = (u64, &'a Server);
 
-/// Servers of a kind that hold names, with the kind. This release of Skep gives all shards to the one metadata server
-/// that registers first, and nobody knows which that will be: the one with least space counts.
+/// Servers of a kind that hold names, with the kind. The shards of Skep are dealt out evenly over the metadata servers that
+/// its cluster is made for, whichever register first: each counts as the one with least space, which is full before others.
 fn holders(hardware: &Hardware) -> Vec<Holder<'_>> {
     let all = hardware.servers.iter().filter(|server| bytes(server) > 0.0);
-    if one_server(hardware) {
-        return all
-            .min_by(|a, b| bytes(a).total_cmp(&bytes(b)))
-            .map(|server| (1, server))
-            .into_iter()
-            .collect();
+    if hardware.software == Software::Skep {
+        let least = all.min_by(|a, b| bytes(a).total_cmp(&bytes(b)));
+        return least.map(|server| (u64::from(hardware.metadata_servers), server)).into_iter().collect();
     }
     all.map(|server| (u64::from(server.count), server)).collect()
 }
@@ -159,11 +184,6 @@ fn holders(hardware: &Hardware) -> Vec<Holder<'_>> {
 /// Servers with drives for names.
 pub fn serving_names(hardware: &Hardware) -> u64 {
     hardware.servers.iter().filter(|server| bytes(server) > 0.0).map(|server| u64::from(server.count)).sum()
-}
-
-/// Does one metadata server hold all names, however many there are?
-pub fn one_server(hardware: &Hardware) -> bool {
-    hardware.software == Software::Skep && !hardware.metadata_spread
 }
 
 fn targets(server: &Server) -> impl Iterator<Item = &TargetGroup> {
@@ -198,8 +218,9 @@ fn space(hardware: &Hardware) -> Figure {
     }
     let mut why = parts.join(" + ");
     let serving = serving_names(hardware);
-    if one_server(hardware) && serving > 1 {
-        why += &format!("; 1 of {serving} metadata servers, which holds all shards in this release");
+    let (skep, made_for) = (hardware.software == Software::Skep, u64::from(hardware.metadata_servers));
+    if skep && serving > made_for {
+        why += &format!("; {made_for} of {serving} metadata servers hold all shards (metadata_servers)");
     }
     Figure::new(sum, Unit::Bytes, why)
 }

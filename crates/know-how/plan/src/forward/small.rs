@@ -3,7 +3,7 @@
 //! Rates of names are those of rows in memory. A row that is not there is read from a drive by the thread that serves all
 //! names, which waits for it.
 
-use super::metadata::{Holder, one_server};
+use super::metadata::{Holder, threads};
 use super::{Figure, Unit};
 use crate::catalogue::{Catalogue, DriveKind};
 use crate::check::NUMBER_MAX;
@@ -177,8 +177,8 @@ pub fn rows(
         format!("rows of name (20 bytes) and inode{also}, {ROW_OVERHEAD} bytes of each beside key and value");
     let per_file = Figure::new(one, Unit::MemoryBytes, why);
     let memory: f64 = holders.iter().map(|(servers, s)| *servers as f64 * s.memory.bytes()).sum();
-    let whose =
-        if one_server(hardware) { "the server that holds all names" } else { "all servers with names" };
+    let one_holds_all = hardware.metadata_servers == 1;
+    let whose = if one_holds_all { "the server that holds all names" } else { "all servers with names" };
     let room = Figure::new(
         memory * ROOM,
         Unit::MemoryBytes,
@@ -197,12 +197,16 @@ pub fn rows(
         Figure::new(files.count * one, Unit::MemoryBytes, why)
     });
     let wait = slowest(catalogue, holders);
+    let threads = threads(hardware).map_or(1.0, |(threads, _)| threads);
     let cold = |rate: Option<&Figure>, us: f64, rows: f64| {
         let ((wait, source), rate) = (wait.as_ref()?, rate?);
-        let threads = rate.value * us / 1e6;
-        let why =
-            format!("{rows} rows from a drive at {:.0} us each ({source}) beside {us:.0} us", wait * 1e6);
-        Some(Figure::new(threads / (us / 1e6 + rows * wait), Unit::PerSecond, why))
+        let shared = if threads > 1.0 { format!(", over {threads} threads") } else { String::new() };
+        let why = format!(
+            "{rows} rows from a drive at {:.0} us each ({source}){shared} beside {us:.0} us",
+            wait * 1e6
+        );
+        // What the busiest thread takes for each, and its part of the reads, which the root directory is none of.
+        Some(Figure::new(1.0 / (1.0 / rate.value + rows * wait / threads), Unit::PerSecond, why))
     };
     let us = measured::shipped();
     let [stats, opens] = rates;

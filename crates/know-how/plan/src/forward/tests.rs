@@ -187,19 +187,41 @@ fn data_sheets() {
     assert_eq!(plain(&own).efficiency, 0.5);
 }
 
-/// Goal: what this release of Skep cannot use is not promised: one thread serves all names, unless told otherwise.
+/// Goal: cores that no group uses are not promised: one thread serves all names, unless the cluster is made for more; then
+/// the group with the root directory, where every path begins, is the bound, and a directory has one thread.
 #[test]
 fn one_metadata_thread() {
     let text = crate::systems::system("example").unwrap().text;
     let creates = |text: &str| forecast(&read(text)).unwrap().metadata.creates.unwrap().value;
     let one = crate::measured::shipped().unwrap();
     assert!((creates(text) - 1e6 / one.create).abs() < 1.0);
-    let spread = text.replacen("software = \"skep\"", "metadata_spread = true\nsoftware = \"skep\"", 1);
-    assert!((creates(&spread) / creates(text) - 64.0).abs() < 1e-9);
+    let made_for = |servers: u32, groups: u32| {
+        let words = format!("metadata_servers = {servers}\nmetadata_groups = {groups}\nsoftware = \"skep\"");
+        text.replacen("software = \"skep\"", &words, 1)
+    };
+    let by = |threads: f64| 1e6 / (one.at_root + (one.create - one.at_root) / threads);
+    for (servers, groups) in [(1, 8), (2, 1), (2, 4)] {
+        let rate = creates(&made_for(servers, groups));
+        assert!((rate / by(f64::from(servers * groups)) - 1.0).abs() < 1e-9, "{servers} {groups} {rate}");
+    }
+    let why = forecast(&read(&made_for(2, 4))).unwrap().metadata.creates.unwrap().why;
+    assert!(why.contains("8 threads") && why.contains("one directory is of one group"), "{why}");
+    // More groups than cores bring nothing more.
+    let few = made_for(2, 4).replacen("memory =", "meta_cores = 2\nmemory =", 1);
+    assert!((creates(&few) / by(4.0) - 1.0).abs() < 1e-9);
+    let reading =
+        |text: &str| forecast(&read(text)).unwrap().metadata.rows.unwrap().cold_stats.unwrap().value;
+    assert!(reading(&made_for(2, 4)) > 4.0 * reading(text), "each group waits for its own reads only");
+    for (wrong, field) in [(made_for(3, 1), "metadata_servers"), (made_for(1, 17), "metadata_groups")] {
+        let faults = Hardware::from_toml("x", &wrong).unwrap_err();
+        assert!(faults.iter().any(|fault| fault.field == field), "{faults:?}");
+    }
+    let other = made_for(2, 1).replacen("\"skep\"", "\"beegfs\"", 1);
+    assert!(Hardware::from_toml("x", &other).is_err());
 }
 
-/// Goal: names fill the one server that holds them all in this release, however many there are: the one with least
-/// space, as nobody knows which registers first. Spread, or with other software, all count.
+/// Goal: names fill the servers that the cluster is made for, however many there are: each counts as the one with least
+/// space, as nobody knows which register first. With other software all count.
 #[test]
 fn names_on_one_server() {
     let text = crate::systems::system("example").unwrap().text;
@@ -207,7 +229,7 @@ fn names_on_one_server() {
     let one = names(text);
     assert_eq!(one.space.value, 960e9);
     assert!(one.space.why.contains("1 of 2 metadata servers"), "{}", one.space.why);
-    let spread = text.replacen("software = \"skep\"", "metadata_spread = true\nsoftware = \"skep\"", 1);
+    let spread = text.replacen("software = \"skep\"", "metadata_servers = 2\nsoftware = \"skep\"", 1);
     assert_eq!(names(&spread).space.value, 2.0 * 960e9);
     let ratio = names(&spread).files.unwrap().value / one.files.unwrap().value;
     assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");

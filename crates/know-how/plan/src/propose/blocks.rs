@@ -5,8 +5,8 @@ use super::requirements::{Availability, KINDS, Kind, Models, Requirements, Serve
 use crate::catalogue::{Catalogue, pcie};
 use crate::forward::{Direction, client};
 use crate::hardware::{
-    Clients, Controller, FileSystem, Hardware, Network, Nic, Pcie, Prices, Role, Server, Software, Striping,
-    TargetGroup,
+    Clients, Controller, FileSystem, Hardware, METADATA_GROUPS_MAX, Network, Nic, Pcie, Prices, Role, Server,
+    Software, Striping, TargetGroup,
 };
 use crate::raid::Raid;
 use crate::units::{Rate, Size};
@@ -22,6 +22,8 @@ const LINKS: [(&str, u32); 7] =
 pub const PAIRS_MAX: u32 = 8;
 /// Cores of a combined server that serve metadata.
 const META_CORES: u32 = 8;
+/// Cores of a server for names alone.
+const METADATA_CORES: u32 = 16;
 /// Clients when nobody says how many: as many as carry the throughput, and at least these.
 const CLIENTS_LEAST: f64 = 16.0;
 
@@ -120,8 +122,10 @@ pub const METADATA: &str = "metadata";
 pub struct Count {
     /// Servers for contents.
     pub storage: u32,
-    /// Servers for names; 0 when combined.
-    pub metadata: u32,
+    /// Servers that hold names: of those for contents when combined. Of other software than Skep all combined ones do.
+    pub names: u32,
+    /// Groups of shards in each of them.
+    pub groups: u32,
     /// Pairs of drives for names in each server that holds some.
     pub pairs: u32,
     /// Bytes of a drive for contents.
@@ -195,10 +199,18 @@ pub fn shape(block: &Block, pairs: u32, beside_others: bool, requirements: &Requ
     most.unwrap_or(Shape { groups: 0, drives: usual })
 }
 
-/// How many of a combined system's servers hold names, and how many do not: this release of Skep has use for one.
-pub fn holders(servers: u32, requirements: &Requirements) -> (u32, u32) {
-    let with = if requirements.names_on_one_server() { servers.min(1) } else { servers };
-    (with, servers - with)
+/// How many of a combined system's servers hold names, and how many do not: shards of Skep are dealt to as many as are made
+/// for it.
+pub fn holders(count: &Count, requirements: &Requirements) -> (u32, u32) {
+    let skep = requirements.software == Software::Skep;
+    let with = if skep { count.names.min(count.storage) } else { count.storage };
+    (with, count.storage - with)
+}
+
+/// Most groups of a server for names: each has a core.
+pub fn groups_max(layout: Servers) -> u32 {
+    let cores = if layout == Servers::Combined { META_CORES } else { METADATA_CORES };
+    cores.min(METADATA_GROUPS_MAX)
 }
 
 /// Name of a combined server that holds the names of others like it.
@@ -222,12 +234,15 @@ pub fn system(block: &Block, layout: Servers, count: &Count, requirements: &Requ
         let groups = server.targets.iter().filter(|group| group.role == Role::Storage);
         groups.fold(0u32, |sum, group| sum.saturating_add(group.count)).saturating_mul(server.count)
     };
+    let skep = requirements.software == Software::Skep;
+    let names = if layout == Servers::Combined { holders(count, requirements).0 } else { count.names };
     let targets = servers.iter().fold(0u32, |sum, server| sum.saturating_add(storage(server)));
     Hardware {
         name: requirements.name.clone(),
         description: format!("{} of {}", count.storage, block.name),
         software: requirements.software,
-        metadata_spread: requirements.metadata_spread,
+        metadata_servers: if skep { names } else { 1 },
+        metadata_groups: if skep { count.groups } else { 1 },
         inline_limit: requirements.inline_limit,
         files: requirements.stored(),
         clients: clients(requirements),
@@ -262,7 +277,7 @@ fn priced(prices: &Prices, block: &Block, models: &Models) -> Prices {
 }
 
 fn combined(block: &Block, count: &Count, requirements: &Requirements) -> Vec<Server> {
-    let (with, without) = holders(count.storage, requirements);
+    let (with, without) = holders(count, requirements);
     let mut servers = Vec::new();
     if without > 0 {
         let whole = shape(block, 0, true, requirements);
@@ -283,10 +298,10 @@ fn combined(block: &Block, count: &Count, requirements: &Requirements) -> Vec<Se
 fn metadata_server(block: &Block, count: &Count, requirements: &Requirements) -> Server {
     Server {
         name: METADATA.to_owned(),
-        count: count.metadata,
+        count: count.names,
         roles: vec![Role::Mgmt, Role::Meta],
         sockets: 1,
-        cores: Some(16),
+        cores: Some(METADATA_CORES),
         meta_cores: None,
         memory: Size(256 << 30),
         nics: vec![Nic { kind: "100gbe".into(), count: 1, roles: Vec::new(), pcie: None }],

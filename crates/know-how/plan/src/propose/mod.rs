@@ -197,13 +197,13 @@ fn proposal(block: &Block, layout: Servers, requirements: &Requirements, enough:
     };
     let grouped = text::grouped(block, requirements, &hardware);
     let mut reasons = vec![block.why.to_owned(), grouped, text::decided(&count, &decided)];
-    reasons.extend(text::reasons(block, layout, requirements, &count, &forecast));
+    reasons.extend(text::reasons(block, layout, requirements, &count, (&hardware, &forecast)));
     Proposal {
         title: title(block, layout),
         block: block.name.to_owned(),
         kind: block.kind,
         layout,
-        servers: (count.storage, count.metadata),
+        servers: (count.storage, if layout == Servers::Dedicated { count.names } else { 0 }),
         drives: hardware.servers.iter().map(drives).sum(),
         raw_bytes: forecast.capacity.raw.value,
         decided,

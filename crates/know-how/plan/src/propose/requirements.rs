@@ -1,15 +1,14 @@
 //! What a system has to do: TOML, or flags of the command.
 
-use super::blocks::{PAIRS_MAX, names, names_sizes};
+use super::search::SERVERS_MAX;
 use crate::catalogue::{Catalogue, Costs};
 use crate::check::{self, PARTS_MAX};
-use crate::forward::inodes::table_part;
-use crate::forward::small::{CONTENTS_SPACE, INLINE_MAX, inline_limit, open_us};
+use crate::forward::small::{INLINE_MAX, inline_limit, open_us};
 use crate::forward::{Direction, client};
-use crate::hardware::{Clients, Files, Hardware, Overrides, Prices, Software};
+use crate::hardware::{Clients, Files, Hardware, METADATA_GROUPS_MAX, Overrides, Prices, Software};
 use crate::load::{self, Fault};
-use crate::measured::{per_second, shipped};
-use crate::units::{Rate, Size, count};
+use crate::measured::{shared_per_second, shipped};
+use crate::units::{Rate, Size};
 use serde::{Deserialize, Serialize};
 
 /// Most clients that are planned for.
@@ -88,8 +87,12 @@ pub struct Requirements {
     pub server_nic: Option<String>,
     /// The file system.
     pub software: Software,
-    /// Count on all cores of all metadata servers, which this release of Skep does not use.
-    pub metadata_spread: bool,
+    /// Skep: metadata servers that share the names; as many as what is asked for needs when not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata_servers: Option<u32>,
+    /// Skep: groups of each; as many as the rates need, and its cores run, when not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata_groups: Option<u32>,
     /// What things cost; servers by the names of the building blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
@@ -205,7 +208,8 @@ impl Default for Requirements {
             catalogue: Overrides::default(),
             server_nic: None,
             software: Software::Skep,
-            metadata_spread: false,
+            metadata_servers: None,
+            metadata_groups: None,
             prices: None,
             show: 6,
         }
@@ -423,76 +427,47 @@ impl Requirements {
                     .into(),
             );
         }
-        if let (Some(files), Some((most, why))) = (self.files, self.one_server())
-            && files > most
-        {
-            wrong.push(format!(
-                "files: {} files are more than this release of Skep holds ({}: {why}): one metadata server holds all \
-                 shards. Several clusters, or metadata_spread = true, which counts on the space of all metadata servers, \
-                 for the day when shards are spread",
-                count(files),
-                count(most)
-            ));
-        }
-        let rates = [
-            ("metadata_rate", "creates/s", self.metadata_rate, self.one_thread()),
-            ("opens", "opens/s", self.opens, self.one_thread_opens()),
+        self.shared_names(wrong);
+    }
+
+    /// Metadata servers and groups that cannot be, and rates that no number of them delivers.
+    fn shared_names(&self, wrong: &mut Vec<String>) {
+        let given = [
+            ("metadata_servers", self.metadata_servers, SERVERS_MAX),
+            ("metadata_groups", self.metadata_groups, METADATA_GROUPS_MAX),
         ];
-        for (field, what, rate, most) in rates {
-            let (Some(rate), Some(most)) = (rate, most) else { continue };
-            if rate <= most {
-                continue;
+        for (field, number, most) in given {
+            match number {
+                None => {}
+                Some(_) if self.software != Software::Skep => {
+                    wrong
+                        .push(format!("{field}: only Skep deals shards to servers and groups: leave it out"));
+                }
+                Some(number) if number == 0 || number > most => {
+                    wrong.push(format!("{field}: must be from 1 to {most}"));
+                }
+                Some(_) => {}
             }
+        }
+        let Some(us) = shipped().filter(|_| self.software == Software::Skep) else { return };
+        let limit = inline_limit(self.software, self.inline_limit);
+        let open = open_us(&us, self.stored().map_or(0.0, |files| files.inline(limit)));
+        let rates = [
+            ("metadata_rate", "creates/s", self.metadata_rate, us.create),
+            ("opens", "opens/s", self.opens, open),
+        ];
+        let threads = f64::from(self.metadata_servers.unwrap_or(SERVERS_MAX).max(1))
+            * f64::from(self.metadata_groups.unwrap_or(METADATA_GROUPS_MAX).max(1));
+        for (field, what, rate, us_each) in rates {
+            let most = shared_per_second(us_each, us.at_root, threads);
+            let Some(rate) = rate.filter(|rate| *rate > most) else { continue };
             wrong.push(format!(
-                "{field}: {rate:.0} {what} is more than this release of Skep does ({most:.0}): one metadata \
-                 server holds all shards, with one thread (`skep plan scale` shows it). metadata_spread = true \
-                 counts on all its cores, for the day when shards are spread"
+                "{field}: {rate:.0} {what} are more than {threads:.0} groups of Skep do ({most:.0}): every path begins at the \
+                 root, and the one thread that has it takes {:.0} us for each (`skep plan scale` shows it). Take more \
+                 metadata_servers and metadata_groups where few are given; else several clusters",
+                us.at_root
             ));
         }
-    }
-
-    /// Does one metadata server hold all names, however many there are, as in this release of Skep?
-    pub fn names_on_one_server(&self) -> bool {
-        self.software == Software::Skep && !self.metadata_spread
-    }
-
-    /// Creates per second of this release's one metadata thread, where it counts.
-    pub fn one_thread(&self) -> Option<f64> {
-        if !self.names_on_one_server() {
-            return None;
-        }
-        let costs = Costs::of(self.software);
-        Some(costs.creates_per_core? * costs.metadata_threads?)
-    }
-
-    /// Small files opened and read per second by that thread.
-    fn one_thread_opens(&self) -> Option<f64> {
-        let us = shipped().filter(|_| self.names_on_one_server())?;
-        let limit = inline_limit(self.software, self.inline_limit);
-        Some(per_second(open_us(&us, self.stored().map_or(0.0, |files| files.inline(limit)))))
-    }
-
-    /// Files that this release's one metadata server holds at most, where that counts, and the sum.
-    pub fn one_server(&self) -> Option<(f64, String)> {
-        if !self.names_on_one_server() {
-            return None;
-        }
-        let best = self.kinds().into_iter().max()?;
-        let size = names_sizes(best).last().copied()?;
-        let group = names(best, PAIRS_MAX, size, self);
-        let space = f64::from(PAIRS_MAX) * group.size.bytes();
-        let part = table_part(self.software, &group);
-        let limit = inline_limit(self.software, self.inline_limit);
-        let contents = self.stored().map_or(0.0, |files| files.inline(limit));
-        let each = Costs::of(self.software).bytes_per_file + CONTENTS_SPACE * contents;
-        let why = format!(
-            "{PAIRS_MAX} pairs of {} x {}, {:.1} % of it the table of inodes, at {each:.0} bytes a file{}",
-            self.models.of(best),
-            group.size,
-            part * 100.0,
-            if contents > 0.0 { ", contents of small files included" } else { "" }
-        );
-        Some((space * (1.0 - part) / each, why))
     }
 
     fn money(&self, wrong: &mut Vec<String>) {
@@ -527,7 +502,10 @@ mod tests {
             ("write = \"1 GB/s\"\nclient_nic = \"carrier pigeon\"", "client_nic"),
             ("write = \"1 GB/s\"\nbudget = 10000.0", "budget"),
             ("metadata_rate = 1e6", "metadata_rate"),
-            ("files = 1e12", "files"),
+            ("files = 1e9\nmetadata_servers = 0", "metadata_servers"),
+            ("files = 1e9\nmetadata_groups = 17", "metadata_groups"),
+            ("files = 1e9\nsoftware = \"beegfs\"\nmetadata_groups = 2", "metadata_groups"),
+            ("metadata_rate = 30000.0\nmetadata_servers = 1\nmetadata_groups = 1", "metadata_rate"),
             ("write = \"1 GB/s\"\navailability = \"mirror\"", "availability"),
             ("iops = 1000.0\nsoftware = \"lustre\"", "iops"),
             ("write = \"1 GB/s\"\nshow = 0", "show"),

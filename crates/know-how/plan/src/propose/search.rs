@@ -1,9 +1,9 @@
 //! How many of a block are enough: found with the forward model, which is the judge of every proposal.
 
-use super::blocks::{Block, Count, names_kind, names_sizes, pairs_max, system};
+use super::blocks::{Block, Count, groups_max, names_kind, names_sizes, pairs_max, system};
 use super::requirements::{Availability, Requirements, Servers};
 use crate::forward::{self, Forecast, Stream};
-use crate::hardware::Hardware;
+use crate::hardware::{Hardware, Software};
 use crate::scale::saturation::smallest;
 use crate::units::Rate;
 use serde::Serialize;
@@ -105,9 +105,9 @@ pub fn unmet(requirements: &Requirements, forecast: &Forecast) -> Vec<Need> {
         .filter(|(_, wanted, has)| wanted.is_some_and(|wanted| *has < wanted))
         .map(|(need, ..)| need)
         .collect();
-    // Where one server holds all names, more servers do not help: the rule is followed as far as its drives go, and
-    // the proposal says how far that is.
-    if !r.names_on_one_server() && names_short(forecast) {
+    // No server of Skep is bought for a rule of thumb: the rule is followed as far as the drives of those go that the rest
+    // needs, and the proposal says how far that is.
+    if r.software != Software::Skep && names_short(forecast) {
         unmet.push(Need::NamesSpace);
     }
     if let (Some(budget), Some(cost)) = (r.budget, &forecast.cost)
@@ -163,9 +163,9 @@ pub fn enough(
     requirements: &Requirements,
 ) -> Result<Enough, Short> {
     let search = Search { block, layout, requirements };
-    let metadata = if layout == Servers::Combined { 0 } else { search.least() };
     let names_size = search.names_sizes().first().copied().unwrap_or(size);
-    let mut count = Count { storage: search.least(), metadata, pairs: 1, size, names_size };
+    let least = search.least();
+    let mut count = Count { storage: least, names: least, groups: 1, pairs: 1, size, names_size };
     count = search.contents(count)?;
     count = search.names(count)?;
     let hardware = system(block, layout, &count, requirements);
@@ -231,39 +231,63 @@ impl Search<'_> {
         missing
     }
 
-    /// Drives and servers for names. In a combined server their drives take the place of others, so that more servers
-    /// for contents may be needed.
-    fn names(&self, mut count: Count) -> Result<Count, Short> {
-        let one = self.requirements.names_on_one_server();
+    /// Servers, groups and drives for names: more drives before more servers. In a combined server their drives take the
+    /// place of others, so that more servers for contents may be needed.
+    fn names(&self, count: Count) -> Result<Count, Short> {
+        let skep = self.requirements.software == Software::Skep;
         let most = pairs_max(self.block, self.layout, self.requirements);
-        // Servers for names can be many where one does not hold all; otherwise larger drives come after more of them.
-        let sizes = if one { self.names_sizes() } else { self.names_sizes().get(..1).unwrap_or_default() };
-        let all = sizes.iter().flat_map(|size| (1..=most).map(move |pairs| (*size, pairs)));
+        // Other software has more servers rather than larger drives.
+        let sizes = if skep { self.names_sizes() } else { self.names_sizes().get(..1).unwrap_or_default() };
         let last = (sizes.last().copied().unwrap_or_default(), most);
-        for (names_size, pairs) in all {
-            count = self.contents(Count { pairs, names_size, ..count })?;
-            let missing = self.missing_names(&count);
-            let is_last = (names_size, pairs) == last;
-            if one && is_last && !missing.is_empty() {
-                return Err(Short { unmet: missing, cost: None, unpriced: Vec::new() });
-            }
-            // Of the one server that holds all names, as many as the rule asks for, or as fit.
-            if missing.is_empty() && (!one || is_last || !self.names_short(&count)?) {
-                return Ok(count);
+        let full = Count { pairs: last.1, names_size: last.0, ..count };
+        let full = self.contents(full).unwrap_or(full);
+        let least = self.with_names(self.servers_for_names(&full)?, &count);
+        for names_size in sizes {
+            let mut count = Count { names_size: *names_size, ..least };
+            for pairs in 1..=most {
+                count = self.contents(Count { pairs, ..count })?;
+                let enough = self.missing_names(&count).is_empty();
+                // Of the servers of Skep, as many drives as the rule asks for, or as fit.
+                if enough && (!skep || (*names_size, pairs) == last || !self.names_short(&count)?) {
+                    return Ok(count);
+                }
             }
         }
-        let with = |servers: u32| match self.layout {
-            Servers::Combined => Count { storage: servers, ..count },
-            Servers::Dedicated => Count { metadata: servers, ..count },
-        };
-        let least = if self.layout == Servers::Combined { count.storage } else { self.least() };
-        let missing = |servers: u32| self.missing_names(&with(servers));
+        Err(Short { unmet: self.missing_names(&full), cost: None, unpriced: Vec::new() })
+    }
+
+    /// The fewest servers that hold the names with as many and as large drives as they take.
+    fn servers_for_names(&self, full: &Count) -> Result<u32, Short> {
+        let given = self.requirements.metadata_servers;
+        let spread_anyway = self.layout == Servers::Combined && self.requirements.software != Software::Skep;
+        let least = given.unwrap_or(if spread_anyway { full.storage } else { self.least() });
+        let missing = |servers: u32| self.missing_names(&self.with_names(servers, full));
+        if missing(least).is_empty() {
+            return Ok(least);
+        }
+        let short = |servers: u32| Short { unmet: missing(servers), cost: None, unpriced: Vec::new() };
+        if given.is_some() {
+            return Err(short(least));
+        }
         let found = smallest(SERVERS_MAX, |servers| servers >= least && missing(servers).is_empty());
-        let short = || Short { unmet: missing(SERVERS_MAX), cost: None, unpriced: Vec::new() };
-        let count = with(found.ok_or_else(short)?);
-        // As few pairs as these servers need.
-        let mut fewer = (1..=most).map(|pairs| Count { pairs, ..count });
-        Ok(fewer.find(|count| self.missing_names(count).is_empty()).unwrap_or(count))
+        found.ok_or_else(|| short(SERVERS_MAX))
+    }
+
+    /// With so many servers for names, and as few groups in each as the rates need.
+    fn with_names(&self, names: u32, count: &Count) -> Count {
+        let storage = if self.layout == Servers::Combined { count.storage.max(names) } else { count.storage };
+        let count = Count { names, storage, ..*count };
+        if self.requirements.software != Software::Skep {
+            return count;
+        }
+        let most = groups_max(self.layout);
+        let fast = |groups: u32| {
+            let missing = self.missing_names(&Count { groups, ..count });
+            !missing.iter().any(|need| matches!(need, Need::MetadataRate | Need::Opens))
+        };
+        let any_rate = self.requirements.metadata_rate.is_some() || self.requirements.opens.is_some();
+        let needed = || (1..most).find(|groups| !any_rate || fast(*groups)).unwrap_or(most);
+        Count { groups: self.requirements.metadata_groups.unwrap_or_else(needed), ..count }
     }
 
     fn names_short(&self, count: &Count) -> Result<bool, Short> {

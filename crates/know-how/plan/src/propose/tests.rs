@@ -37,8 +37,8 @@ impl Random {
             write_iops: self.maybe(1e3, 1e6),
             files: self.maybe(1e6, 1e10),
             capacity: self.maybe(1e12, 20e15).map(|bytes| Size(bytes as u64)),
-            metadata_rate: self.maybe(1e2, 1e6),
-            metadata_spread: true,
+            // What many groups do at most is not far above this.
+            metadata_rate: self.maybe(1e2, 4e4),
             software: if mirrored { Software::Beegfs } else { Software::Skep },
             availability,
             drives,
@@ -135,7 +135,12 @@ fn impossible_requirements_are_named() {
         (Requirements { files: Some(1e18), ..Requirements::default() }, "files"),
         (Requirements { metadata_rate: Some(1e6), ..Requirements::default() }, "metadata_rate"),
         (
-            Requirements { metadata_rate: Some(1e12), metadata_spread: true, ..Requirements::default() },
+            Requirements {
+                metadata_rate: Some(2e4),
+                metadata_groups: Some(1),
+                metadata_servers: Some(1),
+                ..Requirements::default()
+            },
             "metadata_rate",
         ),
         (
@@ -235,17 +240,26 @@ fn small_needs_get_small_servers() {
     assert!(found.text().contains("Order: without prices, number of servers times over-provision"));
 }
 
-/// Goal: names that do not fit the one metadata server of this release are refused by name, whatever the number of
-/// servers; what fits is proposed, with one server for names; and mirrors are refused with what to do instead.
+/// Goal: names that do not fit one metadata server get several, as few as hold them, and are refused by name where fewer are
+/// given; what fits one is proposed with one; and mirrors are refused with what to do instead.
 #[test]
 fn this_release() {
     let files = |files: f64| Requirements { files: Some(files), ..Requirements::default() };
     for wanted in [3e11, 1e12] {
-        let lines = propose(&files(wanted)).expect_err("too many names");
-        assert!(lines[0].starts_with("files: ") && lines[0].contains("one metadata server"), "{lines:?}");
+        let one = Requirements { metadata_servers: Some(1), ..files(wanted) };
+        let lines = propose(&one).expect_err("too many names");
+        assert!(lines[0].starts_with("files: ") && lines[0].contains("1 metadata servers"), "{lines:?}");
+        for proposal in propose(&files(wanted)).expect("several").proposals {
+            let servers = proposal.hardware.metadata_servers;
+            assert!(servers > 1 && proposal.hardware.metadata_groups == 1, "{}", proposal.title);
+            let fewer = Hardware { metadata_servers: servers - 1, ..proposal.hardware.clone() };
+            assert!(
+                forecast(&fewer).expect("possible").metadata.files.is_some_and(|files| files.value < wanted)
+            );
+            let said = format!("metas = {servers} of mgmtd");
+            assert!(proposal.reasons.iter().any(|reason| reason.contains(&said)), "{:?}", proposal.reasons);
+        }
     }
-    let spread = Requirements { metadata_spread: true, ..files(1e12) };
-    assert!(propose(&spread).expect("spread").proposals[0].forecast.metadata.files.is_some());
     for proposal in propose(&files(4e10)).expect("they fit").proposals {
         assert!(proposal.servers.1 <= 1, "{:?}", proposal.servers);
         let names = proposal.hardware.servers.iter().flat_map(|s| &s.targets);
@@ -268,19 +282,19 @@ fn drives(server: &crate::hardware::Server, role: crate::hardware::Role) -> u32 
     groups.map(|group| group.count * group.drives + group.spares).sum()
 }
 
-/// Goal: no server has more drives than slots, whatever names take; where one server holds all names, only that one has
-/// drives for them, and only they are paid for; spread, every combined server has some.
+/// Goal: no server has more drives than slots, whatever names take; only as many servers as hold names have drives for them,
+/// and only they are paid for.
 #[test]
 fn drives_fit_their_slots() {
     use crate::hardware::Role;
     let mut fullest = 0;
-    for (files, capacity, spread) in
-        [(1e6, 1e13, false), (4e10, 1e13, false), (1e9, 2e16, false), (3e9, 3e15, true), (1e12, 1e15, true)]
+    for (files, capacity, given) in
+        [(1e6, 1e13, None), (4e10, 1e13, None), (1e9, 2e16, None), (3e9, 3e15, Some(3)), (1e12, 1e15, None)]
     {
         let requirements = Requirements {
             files: Some(files),
             capacity: Some(Size(capacity as u64)),
-            metadata_spread: spread,
+            metadata_servers: given,
             prices: Some(prices()),
             show: requirements::SHOWN_MAX,
             ..Requirements::default()
@@ -299,8 +313,10 @@ fn drives_fit_their_slots() {
             let with = proposal.hardware.servers.iter().filter(|s| s.roles.contains(&Role::Meta));
             let with: Vec<_> = with.collect();
             let holders: u32 = with.iter().map(|server| server.count).sum();
-            let expected = if proposal.layout == Servers::Dedicated { metadata } else { storage };
-            assert_eq!(holders, if spread { expected } else { 1 }, "{}", proposal.title);
+            assert_eq!(holders, proposal.hardware.metadata_servers, "{}", proposal.title);
+            assert!(holders > 1 || files < 1e12, "{}", proposal.title);
+            assert_eq!(given.unwrap_or(holders), holders, "{}", proposal.title);
+            assert_eq!(metadata, if proposal.layout == Servers::Dedicated { holders } else { 0 });
             let paid: u64 = proposal
                 .hardware
                 .servers
@@ -448,28 +464,35 @@ fn small_contents_are_bought_as_metadata() {
     assert!(least(&by_mean) >= 20e12 && asked.contents() == Some(20e12));
     assert_eq!(said.requirements.contents(), None, "all of it lies in the metadata");
     // More than the drives of one server hold.
-    let lines =
-        propose(&Requirements { files: Some(20e9), ..said.requirements.clone() }).expect_err("too many");
-    assert!(
-        lines[0].starts_with("files: ") && lines[0].contains("contents of small files included"),
-        "{lines:?}"
-    );
+    let many = Requirements { files: Some(20e9), ..said.requirements.clone() };
+    for proposal in propose(&many).expect("several servers").proposals {
+        assert!(proposal.hardware.metadata_servers > 1, "{}", proposal.title);
+        assert!(proposal.forecast.metadata.files.is_some_and(|files| files.value >= 20e9));
+    }
+    let lines = propose(&Requirements { metadata_servers: Some(1), ..many }).expect_err("too many");
+    assert!(lines[0].starts_with("files: ") && lines[0].contains("1 metadata servers"), "{lines:?}");
     let names = Requirements { files: Some(20e9), ..Requirements::default() };
     let found = propose(&names).expect("names alone fit");
     assert!(found.text().contains("no contents of small files are counted"), "{}", found.text());
 }
 
-/// Goal: opens of small files are a requirement: what one thread cannot is refused by name, what it can is in the
-/// proposals; sizes of files that make no sense are refused with what to write.
+/// Goal: opens of small files are a requirement: what one thread cannot is given to as few groups as can, what no number of
+/// them can is refused by name; sizes of files that make no sense are refused with what to write.
 #[test]
 fn opens_and_sizes() {
     let opens = |opens: f64| Requirements { opens: Some(opens), ..Requirements::default() };
     assert!(propose(&opens(10e3)).is_ok());
     let lines = propose(&opens(1e6)).expect_err("too many");
     assert!(lines[0].starts_with("opens: ") && lines[0].contains("one thread"), "{lines:?}");
-    let spread = Requirements { metadata_spread: true, ..opens(1e6) };
-    for proposal in propose(&spread).expect("spread").proposals {
-        assert!(proposal.forecast.metadata.opens.is_some_and(|opens| opens.value >= 1e6));
+    for proposal in propose(&opens(25e3)).expect("by several groups").proposals {
+        let enough = |hardware: &Hardware| {
+            forecast(hardware).expect("possible").metadata.opens.is_some_and(|opens| opens.value >= 25e3)
+        };
+        assert!(enough(&proposal.hardware));
+        let groups = proposal.hardware.metadata_groups;
+        assert!(groups > 1 && proposal.hardware.metadata_servers == 1, "{}", proposal.title);
+        assert!(!enough(&Hardware { metadata_groups: groups - 1, ..proposal.hardware.clone() }));
+        assert!(proposal.reasons.iter().any(|reason| reason.contains("work in one has one thread")));
     }
     let files = || Requirements { files: Some(1e6), ..Requirements::default() };
     for (wrong, field) in [

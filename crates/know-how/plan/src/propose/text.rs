@@ -5,7 +5,7 @@ use super::requirements::{Availability, Requirements, Servers};
 use super::search::{Need, SERVERS_MAX, Short, names_short, servers_deliver};
 use super::{ClientSide, Proposal, Proposals};
 use crate::forward::{Forecast, Stage, Stream};
-use crate::hardware::Hardware;
+use crate::hardware::{Hardware, Software};
 use crate::units::{count, decimal};
 use std::fmt::Write;
 
@@ -26,12 +26,13 @@ pub fn decided(number: &Count, decided: &[Need]) -> String {
 
 /// Drives for names, and what they leave to contents.
 fn place_of_names(block: &Block, requirements: &Requirements, number: &Count) -> String {
-    let (with, without) = holders(number.storage, requirements);
+    let (with, without) = holders(number, requirements);
     let rest = shape(block, number.pairs, without > 0, requirements);
     let whose = match (without, with) {
         (0, 1) => "of the server".to_owned(),
         (0, _) => "of every server".to_owned(),
-        _ => "of one server, the others have none,".to_owned(),
+        (_, 1) => "of one server, the others have none,".to_owned(),
+        _ => format!("of {with} servers, the others have none,"),
     };
     let used = number.pairs * 2 + rest.groups * rest.drives;
     let empty = match block.slots.saturating_sub(used) {
@@ -55,7 +56,7 @@ pub fn reasons(
     layout: Servers,
     requirements: &Requirements,
     number: &Count,
-    forecast: &Forecast,
+    (hardware, forecast): (&Hardware, &Forecast),
 ) -> Vec<String> {
     let mut reasons = Vec::new();
     match layout {
@@ -68,7 +69,7 @@ pub fn reasons(
         }
         Servers::Dedicated => reasons.push(format!(
             "{} for names alone: storage load neither pushes names out of the cache nor delays them (001)",
-            number.metadata
+            number.names
         )),
     }
     for stream in [&forecast.write, &forecast.read] {
@@ -78,14 +79,11 @@ pub fn reasons(
         // Requirements refuse it for Skep, which has no mirror groups in this release.
         reasons.push("mirrored: survives the loss of a server, at half the space and writes".to_owned());
     }
-    if requirements.names_on_one_server() {
-        reasons
-            .push("this release of Skep keeps all names on one metadata server, with one thread".to_owned());
-    }
+    reasons.extend(shared_names(hardware));
     if names_short(forecast) {
         let files = forecast.metadata.files.as_ref().map_or(0.0, |files| files.value);
         reasons.push(format!(
-            "space for names is {} of the capacity on that server, less than the rule ({}): {} files fit",
+            "space for names is {} of the capacity, less than the rule ({}): {} files fit",
             forecast.metadata.part.show(),
             forecast.metadata.rules.first().map_or("", |rule| rule.source.as_str()),
             count(files)
@@ -94,6 +92,24 @@ pub fn reasons(
     reasons.extend(small_files(requirements, forecast));
     reasons.extend(forecast.losses.iter().map(|loss| loss.said.clone()));
     reasons
+}
+
+/// Over what names are dealt, and how a cluster is made so.
+fn shared_names(hardware: &Hardware) -> Option<String> {
+    if hardware.software != Software::Skep {
+        return None;
+    }
+    let (servers, groups) = (hardware.metadata_servers, hardware.metadata_groups);
+    Some(match (servers, groups) {
+        (1, 1) => "one metadata server holds all names, in one group with one thread".to_owned(),
+        _ => format!(
+            "names are dealt over {servers} metadata {} with {groups} {}: metas = {} of mgmtd, groups = {groups} of metad, \
+             before their first start; a directory is on one of them, so work in one has one thread",
+            if servers == 1 { "server" } else { "servers" },
+            if groups == 1 { "group (one thread)" } else { "groups (a thread) each" },
+            u64::from(servers) * u64::from(groups),
+        ),
+    })
 }
 
 /// Contents in the metadata, and the memory of rows.
@@ -172,11 +188,10 @@ pub fn rejected(requirements: &Requirements, short: &Short) -> String {
         let budget = requirements.budget.unwrap_or_default();
         return format!("what meets the rest{cost} more than the budget of {budget:.0}");
     }
-    if requirements.names_on_one_server() && short.unmet.iter().all(|need| need.of_names()) {
-        return format!(
-            "one server holds all names in this release, and this one has too few slots for {}",
-            names.join(" and ")
-        );
+    if let Some(given) = requirements.metadata_servers
+        && short.unmet.iter().all(|need| need.of_names())
+    {
+        return format!("metadata_servers: {given} of these are too few for {}", names.join(" and "));
     }
     format!("{SERVERS_MAX} servers are not enough for {}", names.join(" and "))
 }
@@ -203,7 +218,12 @@ pub fn impossible(need: Need, requirements: &Requirements, short: &[Short]) -> S
         Need::NamesSpace | Need::Budget => None,
     };
     let wanted = wanted.map_or(String::new(), |wanted| format!("{wanted} "));
-    format!("{}: {wanted}is more than {SERVERS_MAX} servers of any allowed kind deliver", need.name())
+    let most = r.metadata_servers.filter(|_| need.of_names());
+    let servers = match most {
+        Some(given) => format!("{given} metadata servers (metadata_servers)"),
+        None => format!("{SERVERS_MAX} servers"),
+    };
+    format!("{}: {wanted}is more than {servers} of any allowed kind deliver", need.name())
 }
 
 impl ClientSide {
@@ -284,15 +304,9 @@ fn group(group: &crate::hardware::TargetGroup) -> String {
 }
 
 fn row(proposal: &Proposal, requirements: &Requirements) -> String {
-    // What this release's one metadata thread does, where that is less than the forecast's cores.
-    let one_thread = requirements.one_thread();
     let forecast = &proposal.forecast;
     let figure = |figure: &Option<crate::forward::Figure>| {
         figure.as_ref().map_or_else(|| "-".to_owned(), |figure| count(figure.value))
-    };
-    let creates = match (one_thread, &forecast.metadata.creates) {
-        (Some(most), Some(figure)) if most < figure.value => count(most),
-        _ => figure(&forecast.metadata.creates),
     };
     format!(
         "{:<26} {:>7} {:>7} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
@@ -305,6 +319,6 @@ fn row(proposal: &Proposal, requirements: &Requirements) -> String {
         figure(&forecast.random.write),
         decimal(forecast.capacity.usable.value),
         figure(&forecast.metadata.files),
-        creates,
+        figure(&forecast.metadata.creates),
     )
 }

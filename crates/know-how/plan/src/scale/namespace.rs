@@ -1,5 +1,5 @@
 //! Metadata servers under as many operations as the clients can ask for: throughput, and which server is the
-//! narrow place. A thread of a metadata server is a station; a process asks one request after the other.
+//! narrow place. The thread of a group is a station; a process asks one request after the other.
 
 use super::calibration::Calibration;
 use super::costs::Operation;
@@ -331,6 +331,18 @@ mod tests {
         assert!(own[2] > own[0] * 1.8, "{own:?}");
         let (one, many) = (rate(1, 1_000, Place::Shared), rate(32, 1_000, Place::Shared));
         assert!(many.per_second < one.per_second * 1.6, "{one:?} {many:?}");
+    }
+
+    /// Goal: a group serves as much as a metadata server of one group: what counts is how many threads share the shards.
+    #[test]
+    fn groups_are_threads() {
+        let of = |metadata_servers: u32, metadata_groups: u32| {
+            let scenario = Scenario { metadata_servers, metadata_groups, ..Scenario::default() };
+            simulate(&calibration(), &scenario, &scenario.cluster(1_000), &create(), Place::Own).per_second
+        };
+        assert_eq!(of(1, 4), of(4, 1));
+        assert_eq!(of(3, 2), of(2, 3));
+        assert!(of(1, 4) > of(1, 1) * 1.8);
     }
 
     /// Goal: without leases every path begins at the root, so its shard bounds what any number of servers can do.

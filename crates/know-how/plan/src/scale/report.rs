@@ -203,8 +203,12 @@ impl Report {
         let s = &self.scenario;
         let _ = writeln!(
             out,
-            "{} targets and {} clients per storage server, {} metadata server(s); costs of {}",
-            s.targets_per_server, s.clients_per_server, s.metadata_servers, self.calibrated
+            "{} targets and {} clients per storage server, {} metadata server(s) of {} group(s); costs of {}",
+            s.targets_per_server,
+            s.clients_per_server,
+            s.metadata_servers,
+            s.metadata_groups,
+            self.calibrated
         );
         match self.points.iter().find_map(|point| point.servers.map(|servers| (point, servers))) {
             Some((point, servers)) => {

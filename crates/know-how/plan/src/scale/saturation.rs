@@ -213,7 +213,7 @@ fn stations(calibration: &Calibration, scenario: &Scenario) -> Vec<Point> {
     let mgmt_name = format!("mgmtd, thread (most of it: {why})");
     let metadata = metadata_simulated(calibration, scenario);
     let link = of(&|cluster| mgmt_load(calibration, scenario, cluster).link);
-    let many = scenario.metadata_servers > 1;
+    let many = scenario.cluster(1).metadata > 1;
     let mgmt = Point {
         servers_real: real,
         clients_real: real.map(|servers| scenario.cluster(servers).clients),
@@ -224,14 +224,18 @@ fn stations(calibration: &Calibration, scenario: &Scenario) -> Vec<Point> {
         point(scenario, "mgmtd, link", link, Found::Computed, "a faster link of the management server"),
         point(
             scenario,
-            if many { "metadata server of the root directory, thread" } else { "metadata server, thread" },
+            if many {
+                "metadata server, thread of the group with the root directory"
+            } else {
+                "metadata server, thread"
+            },
             metadata,
             Found::Simulated,
             if many {
                 "every path begins at the root: mount a subtree per group of clients, or fewer names in a path"
             } else {
-                "a processor with faster cores, fewer metadata operations, or several clusters: this release gives \
-                 all shards to one metadata server, which has one thread"
+                "more groups (groups of metad, a core each) or metadata servers (metas of mgmtd), from the first start \
+                 on, and work in several directories; one directory has one thread: faster cores, or fewer operations"
             },
         ),
     ]
@@ -407,8 +411,8 @@ mod tests {
     #[test]
     fn metadata_simulation_agrees() {
         let calibration = shipped();
-        for metadata_servers in [1, 4] {
-            let scenario = Scenario { metadata_servers, ..Scenario::default() };
+        for (metadata_servers, metadata_groups) in [(1, 1), (4, 1), (2, 2)] {
+            let scenario = Scenario { metadata_servers, metadata_groups, ..Scenario::default() };
             let computed = f64::from(metadata_computed(&calibration, &scenario).expect("a number"));
             let simulated = f64::from(metadata_simulated(&calibration, &scenario).expect("a number"));
             assert!((simulated / computed - 1.0).abs() < 0.05, "{simulated} {computed}");

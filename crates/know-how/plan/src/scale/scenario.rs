@@ -1,6 +1,7 @@
 //! What is to be extrapolated: the proportions of the cluster and what its clients do.
 
 use super::calibration::Calibration;
+use crate::hardware::METADATA_GROUPS_MAX;
 use crate::load::{self, Fault};
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +16,10 @@ pub struct Scenario {
     pub targets_per_server: u32,
     /// Mounts for each storage server.
     pub clients_per_server: f64,
-    /// Metadata servers that share the shards. This release gives all shards to the first that registers, so more
-    /// than 1 answers "what if they were spread".
+    /// Metadata servers that the cluster is made for: its shards are dealt out evenly over all their groups.
     pub metadata_servers: u32,
+    /// Groups of each (`groups` of metad), with a thread, a log and a core each.
+    pub metadata_groups: u32,
     /// Creates per second of a client, on average over all clients.
     pub creates_per_client: f64,
     /// Stats per second of a client, on average over all clients.
@@ -76,6 +78,7 @@ impl Default for Scenario {
             targets_per_server: 4,
             clients_per_server: 10.0,
             metadata_servers: 1,
+            metadata_groups: 1,
             creates_per_client: 1.0,
             stats_per_client: 5.0,
             processes_per_client: 4,
@@ -162,6 +165,7 @@ impl Scenario {
         let counts = [
             ("targets_per_server", self.targets_per_server, TARGETS_PER_SERVER_MAX),
             ("metadata_servers", self.metadata_servers, METADATA_SERVERS_MAX),
+            ("metadata_groups", self.metadata_groups, METADATA_GROUPS_MAX),
             ("processes_per_client", self.processes_per_client, COUNT_MAX),
             ("clients_per_job", self.clients_per_job, COUNT_MAX),
             ("threads_per_client", self.threads_per_client, COUNT_MAX),
@@ -229,7 +233,7 @@ impl Scenario {
             servers,
             targets: u64::from(servers) * u64::from(self.targets_per_server),
             clients: clients as u64,
-            metadata: self.metadata_servers,
+            metadata: self.metadata_servers * self.metadata_groups,
         }
     }
 }
@@ -244,7 +248,7 @@ pub struct Cluster {
     pub targets: u64,
     /// Mounts.
     pub clients: u64,
-    /// Metadata servers.
+    /// Groups of all metadata servers: each is a member of the cluster.
     pub metadata: u32,
 }
 
@@ -283,6 +287,7 @@ mod tests {
             ("clients_per_server = nan", "clients_per_server"),
             ("rebuild_share = 1.5", "rebuild_share"),
             ("repairs_at_once = 0", "repairs_at_once"),
+            ("metadata_groups = 17", "metadata_groups"),
             ("clients_per_server = 1e9", "clients_per_server"),
             ("severs = [1]", "severs"),
         ] {

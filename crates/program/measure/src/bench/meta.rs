@@ -1,11 +1,13 @@
 //! `skep bench meta`: files and directories as such.
 
-use super::load::{LoadArgs, absolute, readers, size};
+use super::load::{LoadArgs, absolute, on_signals, readers, size};
+use crate::dealt::Scratch;
 use clap::Args;
+use skep_base::access::AccessArgs;
 use skep_base::{Failure, Outcome};
 use skep_bench::job::{Items, Lookup, MetaJob, MetaPhase, Readers, Things, TreeShape, Work};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `skep bench meta DIR...`
 #[derive(Debug, Args)]
@@ -43,6 +45,10 @@ pub struct MetaArgs {
     /// All workers in the same directories, instead of a tree each
     #[arg(long)]
     shared: bool,
+    /// On a mount of Skep: a directory for each worker that is dealt to a shard of its own, so over all metadata servers,
+    /// instead of all in what lies on one; needs the key of an administrator
+    #[arg(long, conflicts_with_all = ["shared", "keep", "existing", "print_job"])]
+    spread: bool,
     /// Bytes written to each file
     #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size)]
     write: u64,
@@ -82,6 +88,9 @@ pub struct MetaArgs {
     /// How it is done.
     #[command(flatten)]
     load: LoadArgs,
+    /// With --spread.
+    #[command(flatten)]
+    access: AccessArgs,
 }
 
 impl MetaArgs {
@@ -114,8 +123,19 @@ impl MetaArgs {
 }
 
 pub fn run(args: &MetaArgs, out: &mut dyn Write) -> Outcome {
-    let work = args.work()?;
+    let mut work = args.work()?;
     compares(&work, args.load.existing)?;
+    if !args.spread {
+        return args.load.perform(Work::Meta(work), out);
+    }
+    // From here on a signal ends the load, and what was made is removed.
+    on_signals()?;
+    let workers = args.load.processes.saturating_mul(args.load.threads);
+    let below = |above: &String| Scratch::below(&args.access, Path::new(above), workers);
+    let scratches: Vec<Scratch> = work.paths.iter().map(below).collect::<Outcome<_>>()?;
+    scratches.iter().for_each(|scratch| eprintln!("{}", scratch.dealt));
+    let dirs = scratches.iter().flat_map(|scratch| &scratch.dealt.dirs);
+    work.paths = dirs.map(|dir| dir.display().to_string()).collect();
     args.load.perform(Work::Meta(work), out)
 }
 

@@ -50,6 +50,12 @@ pub struct ProposeArgs {
     /// Files created per second
     #[arg(long, value_name = "N", value_parser = number)]
     metadata_rate: Option<f64>,
+    /// Metadata servers that share the names; as many as all that is asked for needs when not given
+    #[arg(long, value_name = "N")]
+    metadata_servers: Option<u32>,
+    /// Groups of each, with a thread and a core each; as many as the rates need when not given
+    #[arg(long, value_name = "N")]
+    metadata_groups: Option<u32>,
     /// What may fail without loss: nothing, two drives of a target, a server (Skep has no mirrors in this release)
     #[arg(long, value_enum)]
     availability: Option<AvailabilityArg>,
@@ -140,6 +146,8 @@ impl ProposeArgs {
             opens: self.opens.or(read.opens),
             capacity: self.capacity.or(read.capacity),
             metadata_rate: self.metadata_rate.or(read.metadata_rate),
+            metadata_servers: self.metadata_servers.or(read.metadata_servers),
+            metadata_groups: self.metadata_groups.or(read.metadata_groups),
             availability: availability.unwrap_or(read.availability),
             budget: self.budget.or(read.budget),
             drives,
@@ -196,7 +204,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("needs.toml");
         std::fs::write(&file, "write = \"1 GB/s\"\nfiles = 1e9\navailability = \"mirror\"\n").unwrap();
-        let read = requirements(&[file.to_str().unwrap(), "--write", "2GB/s"]);
+        let read = requirements(&[file.to_str().unwrap(), "--write", "2GB/s", "--metadata-groups", "4"]);
+        assert_eq!((read.metadata_servers, read.metadata_groups), (None, Some(4)));
         assert_eq!((read.write, read.files), (Some(Rate::gb(2.0)), Some(1e9)));
         assert_eq!(read.availability, Availability::Mirror);
     }

@@ -22,9 +22,12 @@ pub struct ScaleArgs {
     /// Targets of each storage server
     #[arg(long, value_name = "N")]
     targets_per_server: Option<u32>,
-    /// Metadata servers that share the shards (this release uses one)
+    /// Metadata servers that share the shards
     #[arg(long, value_name = "N")]
     metadata_servers: Option<u32>,
+    /// Groups of each, with a thread and a core each
+    #[arg(long, value_name = "N")]
+    metadata_groups: Option<u32>,
     /// Any other key of a scenario
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -52,7 +55,8 @@ impl ScaleArgs {
         let clients = self.clients_per_server.map(|n| format!("clients_per_server = {n:?}"));
         let targets = self.targets_per_server.map(|n| format!("targets_per_server = {n}"));
         let metadata = self.metadata_servers.map(|n| format!("metadata_servers = {n}"));
-        settings.extend([clients, targets, metadata].into_iter().flatten());
+        let groups = self.metadata_groups.map(|n| format!("metadata_groups = {n}"));
+        settings.extend([clients, targets, metadata, groups].into_iter().flatten());
         settings
     }
 
@@ -108,6 +112,8 @@ mod tests {
         let expected =
             Scenario { servers: vec![5, 50], clients_per_server: 2.0, writing: false, ..Scenario::default() };
         assert_eq!(read, Ok(expected));
+        let several = scenario(&["--metadata-servers", "3", "--metadata-groups", "2"]).unwrap();
+        assert_eq!((several.metadata_servers, several.metadata_groups), (3, 2));
         assert!(scenario(&["--set", "wrting=false"]).unwrap_err().contains("wrting"));
         assert!(scenario(&["--servers", "0"]).unwrap_err().contains("servers"));
         let wrong = scenario(&["--set", "repairs_at_once=-1"]).unwrap_err();

@@ -92,8 +92,23 @@ pub fn measure(run: &mut Run<'_>, place: Option<&Place>) -> Outcome<Layer> {
          long their logs were being made durable meanwhile: a file waits for no longer than that, whatever its size.",
         run.preset.rounds,
         format_size(FILE as u64)
-    );
+    ) + groups_said(&names);
     Ok(Layer { id: LayerId::Log, about, curves, sides })
+}
+
+/// Groups of one server are members by themselves, and usually on one disk: a reader must not count it several times.
+fn groups_said(names: &[String]) -> &'static str {
+    let is_further = |name: &String| {
+        let server = name.rsplit_once('.').filter(|(_, number)| number.parse::<u32>().is_ok());
+        server.is_some_and(|(server, _)| names.iter().any(|other| other == server))
+    };
+    match names.iter().any(is_further) {
+        true => {
+            " Names with a number behind a dot are further groups of one server: unless their directories are mounts, they \
+             stand on its disk, which was measured once for each."
+        }
+        false => "",
+    }
 }
 
 /// Nanoseconds that all logs were being made durable.
@@ -145,6 +160,15 @@ fn write_one(place: &Place, round: u32, number: u32) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: groups of one server are not taken for servers with disks of their own, and no server for a group.
+    #[test]
+    fn groups_of_one_server() {
+        let said =
+            |names: &[&str]| groups_said(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert!(said(&["meta-1", "meta-1.1", "meta-2"]).contains("further groups of one server"));
+        assert!(said(&["meta-1", "meta-2", "rack.7"]).is_empty());
+    }
 
     /// Goal: what a file waits is the part of the logs' time, at most all of its own; a quick log costs nothing.
     #[test]

@@ -5,6 +5,7 @@ use skep_rig::{Plan, patiently};
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,27 +43,126 @@ fn directory(cluster: &Running, shard: u64) -> PathBuf {
     path
 }
 
-/// Creates, renames and removes, with a look at each, until it is told to stop. The longest that one took.
-fn work(dir: &Path, stop: &AtomicBool, done: &AtomicU32) -> (u32, Duration) {
-    let (mut rounds, mut longest) = (0, Duration::ZERO);
-    while !stop.load(Ordering::Relaxed) {
-        let begun = Instant::now();
-        let (from, to) = (dir.join(format!("a{rounds}")), dir.join(format!("b{rounds}")));
-        fs::write(&from, rounds.to_string()).unwrap();
-        fs::rename(&from, &to).unwrap();
-        assert_eq!(fs::read_to_string(&to).unwrap(), rounds.to_string());
-        if rounds % 3 != 0 {
-            fs::remove_file(&to).unwrap();
-        }
-        longest = longest.max(begun.elapsed());
-        rounds += 1;
-        done.store(rounds, Ordering::Relaxed);
+/// Operations of one kind that must have been seen before their times are compared.
+const SAMPLES: usize = 300;
+/// Moves that are made, and those after which so few operations beside them are a failure by themselves.
+const MOVES_LEAST: u32 = 3;
+const MOVES_MOST: u32 = 40;
+/// Beside a move, 99 of 100 operations take no longer than this many times what they take without one, and this much
+/// more: a machine that does other work too gives and takes so much by itself.
+const TIMES: u32 = 3;
+const MORE: Duration = Duration::from_millis(20);
+
+/// Programs at work on two shards, of which one moves now and then.
+#[derive(Default)]
+struct Work {
+    stop: AtomicBool,
+    /// Moves begun and ended: while it is odd, a shard is moving.
+    turns: AtomicU32,
+}
+
+/// What one of them has done so far.
+#[derive(Default)]
+struct Done {
+    rounds: AtomicU32,
+    times: Mutex<Times>,
+}
+
+/// How long operations took, beside a move and without one.
+#[derive(Default)]
+struct Times {
+    beside: Vec<Duration>,
+    without: Vec<Duration>,
+}
+
+impl Done {
+    fn rounds(&self) -> u32 {
+        self.rounds.load(Ordering::Relaxed)
     }
-    (rounds, longest)
+
+    fn seen(&self) -> [usize; 2] {
+        let times = self.times.lock().unwrap();
+        [times.beside.len(), times.without.len()]
+    }
+
+    fn p99(&self) -> [Duration; 2] {
+        let mut times = self.times.lock().unwrap();
+        let Times { beside, without } = &mut *times;
+        [beside, without].map(|all| {
+            all.sort_unstable();
+            all[all.len() * 99 / 100]
+        })
+    }
+}
+
+impl Work {
+    fn turn(&self) {
+        self.turns.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One operation; beside a move when any part of it was.
+    fn timed<T>(&self, done: &Done, operation: impl FnOnce() -> std::io::Result<T>) -> T {
+        let (turn, begun) = (self.turns.load(Ordering::SeqCst), Instant::now());
+        let value = operation().unwrap();
+        let took = begun.elapsed();
+        let quiet = turn.is_multiple_of(2) && self.turns.load(Ordering::SeqCst) == turn;
+        let mut times = done.times.lock().unwrap();
+        if quiet {
+            times.without.push(took)
+        } else {
+            times.beside.push(took)
+        }
+        value
+    }
+
+    /// Creates, renames and removes, with a look at each, until it is told to stop.
+    fn go_on(&self, dir: &Path, done: &Done) {
+        for round in 0.. {
+            let (from, to) = (dir.join(format!("a{round}")), dir.join(format!("b{round}")));
+            self.timed(done, || fs::write(&from, round.to_string()));
+            self.timed(done, || fs::rename(&from, &to));
+            assert_eq!(self.timed(done, || fs::read_to_string(&to)), round.to_string());
+            if round % 3 != 0 {
+                self.timed(done, || fs::remove_file(&to));
+            }
+            done.rounds.store(round + 1, Ordering::Relaxed);
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
+/// Moves the shard to and fro, with as many operations on the one that stays beside its moves as without one between them,
+/// until there are enough to compare. Between them mgmtd is asked as often as while it moves, so only the moves differ.
+fn to_and_fro(cluster: &Running, work: &Work, [moved, stayed]: &[Done; 2], mut after: impl FnMut()) -> u32 {
+    let (_, mut at) = place(cluster, 2);
+    let mut moves = 0;
+    while moves < MOVES_LEAST || stayed.seen().iter().any(|seen| *seen < SAMPLES) {
+        let (rounds, [beside, without]) = ([moved.rounds(), stayed.rounds()], stayed.seen());
+        patiently("both go on", || {
+            place(cluster, 2);
+            let goes_on = |done: &Done, before: u32| done.rounds() >= before + 5;
+            let enough = stayed.seen()[1] >= beside.max(without).min(SAMPLES);
+            goes_on(moved, rounds[0]) && goes_on(stayed, rounds[1]) && enough
+        })
+        .unwrap();
+        let to = other(&at);
+        work.turn();
+        give(cluster, 2, to);
+        arrives(cluster, 2, to);
+        work.turn();
+        after();
+        at = to.to_owned();
+        moves += 1;
+        assert!(moves < MOVES_MOST, "operations beside {moves} moves, and without: {:?}", stayed.seen());
+    }
+    moves
 }
 
 /// Goal: whatever programs do on a shard goes on over its moves: there, back, and there again, with files open, locked and
-/// deleted while they are open. The shard beside it serves as if nothing happened.
+/// deleted while they are open. The shard beside it serves as if nothing happened: 99 of 100 operations there take no longer
+/// beside a move than without one.
 #[test]
 fn programs_go_on_over_moves() {
     let cluster = start_with_room(two());
@@ -81,31 +181,27 @@ fn programs_go_on_over_moves() {
     let locked = File::create(moving.join("locked")).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
 
-    let stop = AtomicBool::new(false);
-    let done = [const { AtomicU32::new(0) }; 2];
-    let rounds = || done.each_ref().map(|done| done.load(Ordering::Relaxed));
-    let (moved, stayed) = thread::scope(|scope| {
-        let moved = scope.spawn(|| work(&moving, &stop, &done[0]));
-        let stayed = scope.spawn(|| work(&staying, &stop, &done[1]));
-        let (_, mut at) = place(&cluster, 2);
-        for _ in 0..3 {
-            let before = rounds();
-            patiently("both go on", || rounds().iter().zip(before).all(|(now, before)| *now >= before + 5))
-                .unwrap();
-            let to = other(&at);
-            give(&cluster, 2, to);
-            arrives(&cluster, 2, to);
+    let (work, done) = (Work::default(), <[Done; 2]>::default());
+    let moves = thread::scope(|scope| {
+        scope.spawn(|| work.go_on(&moving, &done[0]));
+        scope.spawn(|| work.go_on(&staying, &done[1]));
+        let _end = EndOf(&work);
+        to_and_fro(&cluster, &work, &done, || {
             open.write_all(b"more").unwrap();
             open.sync_all().unwrap();
-            at = to.to_owned();
-        }
-        stop.store(true, Ordering::Relaxed);
-        (moved.join().unwrap(), stayed.join().unwrap())
+        })
     });
-    eprintln!("rounds on the shard that moved {moved:?}, on the one that stayed {stayed:?}");
-    assert!(moved.0 > 10 && stayed.0 > 10);
+    let ([beside, without], seen) = (done[1].p99(), done[1].seen());
+    eprintln!(
+        "{moves} moves; on the shard that stayed p99 {beside:?} beside them, {without:?} without, of {seen:?}"
+    );
+    assert!(
+        beside <= without * TIMES + MORE,
+        "p99 {beside:?} beside moves, {without:?} without, of {seen:?}"
+    );
+    let rounds = done[0].rounds();
     assert_eq!(fs::read(moving.join("large")).unwrap(), content);
-    assert_eq!(fs::read_to_string(moving.join("open")).unwrap(), "moremoremore");
+    assert_eq!(fs::read_to_string(moving.join("open")).unwrap(), "more".repeat(moves as usize));
     gone.rewind().unwrap();
     let mut text = String::new();
     gone.read_to_string(&mut text).unwrap();
@@ -120,15 +216,21 @@ fn programs_go_on_over_moves() {
     let kept = fs::read_dir(&moving).unwrap().filter(|entry| {
         entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with('b'))
     });
-    assert_eq!(kept.count() as u32, moved.0.div_ceil(3));
+    assert_eq!(kept.count() as u32, rounds.div_ceil(3));
     drop((open, gone, second));
     cluster.down().unwrap();
     cluster.up().unwrap();
     assert_eq!(fs::read(moving.join("large")).unwrap(), content);
-    assert_eq!(
-        fs::read_dir(&moving).unwrap().filter(|entry| entry.is_ok()).count(),
-        2_503 + kept_of(moved.0)
-    );
+    assert_eq!(fs::read_dir(&moving).unwrap().filter(|entry| entry.is_ok()).count(), 2_503 + kept_of(rounds));
+}
+
+/// Ends the work when it goes, also when a check fails: a scope waits for its threads.
+struct EndOf<'a>(&'a Work);
+
+impl Drop for EndOf<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 fn kept_of(rounds: u32) -> usize {

@@ -3,7 +3,7 @@
 use super::bench::Agent;
 use super::{plan, refusal, start};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
-use skep_rig::{Cluster, patiently, until};
+use skep_rig::{Cluster, Plan, patiently, until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -92,6 +92,26 @@ fn every_layer() {
     assert_eq!(changes[0]["changes"].as_array().unwrap().iter().filter(worse).count(), 0);
     paste_lines(&cluster, &found);
     assert!(on_mount(&cluster).is_empty());
+}
+
+/// Goal: where several groups of metadata servers have the shards, names are measured over all of them: the directories of the
+/// processes are dealt out, the report says over how many groups, the line that it shows does the same, and nothing is left.
+#[test]
+fn names_are_measured_over_all_groups() {
+    let cluster = start(Plan { metas: 2, groups: 2, shards: 8, ..plan() });
+    let out = cluster.dir().join("survey").display().to_string();
+    let found = survey(&cluster, &out, &["--only", "log,metadata", "--processes", "4"]);
+    let names = layer(&found, "metadata");
+    let about = names["about"].as_str().unwrap();
+    assert!(about.contains("4 directories on 4 of the 4 groups of shards"), "{about} {}", found["remarks"]);
+    let log = layer(&found, "log")["about"].as_str().unwrap();
+    assert!(log.contains("further groups of one server"), "{log}");
+    let curves = names["curves"].as_array().unwrap();
+    let create = curves.iter().find(|curve| curve["id"] == "metadata.create").unwrap();
+    let line = create["command"].as_str().unwrap();
+    assert!(line.contains(" --spread "), "{line}");
+    paste(&cluster, line);
+    assert!(on_mount(&cluster).is_empty(), "{:?}", on_mount(&cluster));
 }
 
 /// Runs a line as a reader would who pastes it.

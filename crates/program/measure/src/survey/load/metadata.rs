@@ -2,6 +2,7 @@
 
 use super::super::{Run, RunArgs, commands};
 use super::{Figure, Foreign, Found, Load, Place, Shown, foreign, note, of_parts, places};
+use crate::dealt::Dealt;
 use skep_base::Outcome;
 use skep_bench::job::{Items, Job, MetaJob, MetaPhase, Readers, Work};
 use skep_survey::ids::METADATA;
@@ -19,9 +20,11 @@ const SHOWN: [(&str, &str, &str); 4] = [
 
 /// The layer: what of it can be measured.
 pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Layer> {
+    let most = u32::try_from(places(run).into_iter().max().unwrap_or(1)).unwrap_or(u32::MAX);
+    let dealt = dealt(run, place, args, most);
     let parts = vec![
-        ("names, a directory per process", over_processes(run, place, true)),
-        ("names, one directory for all", over_processes(run, place, false)),
+        ("names, a directory per process", over_processes(run, place, Some(&dealt))),
+        ("names, one directory for all", over_processes(run, place, None)),
         (
             "other programs",
             Ok((foreign::all(run, place, args, |program| program == Foreign::Mdtest), Vec::new())),
@@ -30,18 +33,48 @@ pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Laye
     let (files, repeats) = (run.preset.files, run.preset.repeats);
     let about = format!(
         "1, 2, 4 ... processes until more bring nothing, each {files} empty files, every place {repeats} times; each \
-         process looks at, opens and removes what another created. First a directory each, then one for all."
+         process looks at, opens and removes what another created. First a directory each, then one for all.{}",
+        spread_said(&dealt)
     );
     of_parts(run, LayerId::Metadata, about, parts)
 }
 
-/// In a directory per process, or in one for all.
-fn over_processes(run: &mut Run<'_>, place: &Place, own_tree: bool) -> Outcome<Found> {
+/// Directories for the processes, over as many groups of the metadata servers as they reach: in one directory of ours all
+/// would lie on one.
+fn dealt(run: &mut Run<'_>, place: &Place, args: &RunArgs, most: u32) -> Dealt {
+    Dealt::make(&args.access, &place.dir, most).unwrap_or_else(|failure| {
+        run.remark(format!(
+            "names: all lie on one group of one metadata server: no directory could be dealt out: {failure}"
+        ));
+        Dealt { dirs: vec![place.dir.clone()], groups: 1, all: 1 }
+    })
+}
+
+/// What a reader must know of a cluster with several groups.
+fn spread_said(dealt: &Dealt) -> String {
+    match dealt.all {
+        0 | 1 => String::new(),
+        _ => format!(
+            " Each directory is on one group of shards, a thread of a metadata server: those of the processes were dealt out \
+             ({dealt}; with fewer processes fewer of them were used), the one for all, and those of other programs, are on \
+             one group, so their rates are not the cluster's."
+        ),
+    }
+}
+
+/// In a directory per process, as they were dealt out, or in one for all.
+fn over_processes(run: &mut Run<'_>, place: &Place, dealt: Option<&Dealt>) -> Outcome<Found> {
     let (files, repeats) = (run.preset.files, run.preset.repeats);
     let hosts = run.hosts.clone();
-    let (suffix, words, flag) = match own_tree {
-        true => ("", "a directory per process", ""),
-        false => (".shared", "one directory for all", " --shared"),
+    let spread = format!(" --spread{}", run.lines.cluster());
+    let (suffix, words, flag) = match dealt {
+        Some(dealt) if dealt.all > 1 => ("", "a directory per process", spread.as_str()),
+        Some(_) => ("", "a directory per process", ""),
+        None => (".shared", "one directory for all", " --shared"),
+    };
+    let paths = match dealt {
+        Some(dealt) => dealt.dirs.iter().map(|dir| dir.display().to_string()).collect(),
+        None => vec![place.path()],
     };
     let load = Load {
         hosts: &hosts,
@@ -60,7 +93,8 @@ fn over_processes(run: &mut Run<'_>, place: &Place, own_tree: bool) -> Outcome<F
         let meta = MetaJob {
             items: Items::Total(files),
             phases: PHASES.to_vec(),
-            own_tree,
+            paths: paths.clone(),
+            own_tree: dealt.is_some(),
             readers: Readers::Shift { workers: 1 },
             ..MetaJob::new(&place.path())
         };
