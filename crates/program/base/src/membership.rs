@@ -206,7 +206,6 @@ impl Membership {
             cluster: Uuid::default(),
             epoch: FenceEpoch(0),
             registry: RegistryAge::default(),
-            era: 0,
         };
         let mut membership = Self { caller, introduction, place, memory, vigil: None };
         membership.patiently(stop, Self::register)?;

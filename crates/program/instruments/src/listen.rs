@@ -38,7 +38,6 @@ impl Handler for Sink<'_> {
             cluster: self.host.cluster,
             epoch: FenceEpoch(0),
             registry: RegistryAge::default(),
-            era: 0,
         };
         let greeter = Greeter {
             place: &place,

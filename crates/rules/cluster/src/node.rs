@@ -75,10 +75,9 @@ impl Registry {
             pulse.index = m.index;
         }
         self.hear(now, id, (Capacity::default(), MapVersion(0), m.index), out);
-        let era = self.era_of(id);
         out.notes.push(format!("{alias} (node {id}) registered"));
         let (cluster, epoch, registry) = (self.state.cluster, self.state.epoch, self.state.age());
-        out.body(to, &RegisterNodeReply { node: id, alias, cluster, epoch, registry, era });
+        out.body(to, &RegisterNodeReply { node: id, alias, cluster, epoch, registry });
         Ok(())
     }
 
@@ -98,12 +97,6 @@ impl Registry {
             }
             None => Ok(NodeId(self.state.last_node.0 + 1)),
         }
-    }
-
-    /// Highest era of the shards that a node has.
-    fn era_of(&self, node: NodeId) -> u16 {
-        let held = self.state.shards.iter().filter(|shard| shard.members.contains(&node));
-        held.map(|shard| shard.era).max().unwrap_or(0)
     }
 
     pub(crate) fn heartbeat(

@@ -110,7 +110,7 @@ fn an_older_copy_of_a_state_directory_is_refused() {
         confirmed: copy.confirmed,
         ..registration(1, METAD, "")
     };
-    assert_eq!(c.ask(0, at_your_word).unwrap().era, 1);
+    c.ask(0, at_your_word).unwrap();
     copy.confirmed = copy.mark;
     assert!(c.map().shards.iter().all(|shard| shard.era == 1));
     copy.start(&mut c, 51, true).unwrap();

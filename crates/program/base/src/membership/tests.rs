@@ -60,7 +60,7 @@ impl Service for Fake {
                     script.registrations += 1;
                     let (node, alias) = (NodeId(2), m.alias);
                     let (cluster, epoch, registry) = (script.cluster, FenceEpoch(1), RegistryAge::default());
-                    let reply = RegisterNodeReply { node, alias, cluster, epoch, registry, era: 0 };
+                    let reply = RegisterNodeReply { node, alias, cluster, epoch, registry };
                     out.answer(conn, &header, &reply);
                 }
                 MgmtRequest::Heartbeat(m) if script.knows => {
@@ -312,7 +312,6 @@ fn strangers_are_not_greeted() {
         cluster: OWN,
         epoch: FenceEpoch(1),
         registry: RegistryAge::default(),
-        era: 0,
     };
     let greeter = Greeter {
         place: &place,

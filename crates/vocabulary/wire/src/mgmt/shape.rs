@@ -47,8 +47,6 @@ record! {
         pub epoch: FenceEpoch,
         /// Age of the registry.
         pub registry: RegistryAge,
-        /// Highest era of its shards: the terms of its log are to begin behind it.
-        pub era: u16,
     }
 }
 

@@ -30,7 +30,6 @@ impl Fixture {
             cluster: Uuid([1; 16]),
             epoch: FenceEpoch(0),
             registry: Default::default(),
-            era: 0,
         };
         let keyring = Arc::new(Keyring::insecure());
         let targets = vec![target(101), target(102)];
