@@ -13,6 +13,7 @@ mod process;
 mod program;
 mod programs;
 mod rigged;
+mod servers;
 mod sim;
 mod vm;
 mod ways;
