@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_fio;
+mod bench_metas;
 mod browser;
 mod calibrate;
 mod conform;
@@ -43,6 +44,8 @@ enum Suite {
     Browser(browser::Arguments),
     /// Compare `skep bench io` with fio on the same files.
     BenchFio(bench_fio::Arguments),
+    /// Measure how much more several metadata servers do, each in a part of a processor.
+    BenchMetas(bench_metas::Arguments),
     /// Run the tests of real daemons and mounts, several at a time.
     Process(process::Arguments),
     /// Run pjdfstest and fsx, built elsewhere, over a mount.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Suite::Calibrate(arguments) => calibrate::run(&root, &arguments),
         Suite::Browser(arguments) => browser::run(&root, &arguments),
         Suite::BenchFio(arguments) => bench_fio::run(&root, &arguments),
+        Suite::BenchMetas(arguments) => bench_metas::run(&root, &arguments),
         Suite::Process(arguments) => process::run(&root, &arguments),
         Suite::Posix(arguments) => posix::run(&root, &arguments),
         Suite::Programs(arguments) => programs::run(&root, &arguments),
