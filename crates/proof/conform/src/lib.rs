@@ -9,6 +9,7 @@
 
 pub mod calls;
 pub mod capability;
+pub mod deviation;
 pub mod errno;
 pub mod report;
 pub mod runner;

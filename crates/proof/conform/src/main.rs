@@ -1,7 +1,8 @@
 //! `skep-conform`: runs the POSIX conformance suite over a directory.
 
 use clap::{Parser, ValueEnum};
-use skep_conform::{Options, report::Report, runner, table};
+use skep_conform::{Options, deviation::Deviations, report::Report, runner, table};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,6 +32,9 @@ struct Arguments {
     /// Cases to leave out, comma-separated: full ids or leading parts of them, such as rename/exchange
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     unsupported: Vec<String>,
+    /// A file of cases that may come to another error here: an error and a case's id in each line, `#` before a remark
+    #[arg(long, value_name = "FILE")]
+    deviations: Option<PathBuf>,
     /// A capability that the file system lacks fails the cases that need it
     #[arg(long)]
     require_all: bool,
@@ -40,6 +44,9 @@ struct Arguments {
     /// Seconds one case may take
     #[arg(long, value_name = "SECONDS", default_value_t = runner::DEADLINE.as_secs())]
     deadline: u64,
+    /// A command that makes the directory of each case ready before it; the directory is added to its words
+    #[arg(last = true, value_name = "COMMAND")]
+    prepare: Vec<OsString>,
 }
 
 /// Exit code when the suite could not run at all.
@@ -68,6 +75,11 @@ fn go(arguments: Arguments) -> Result<bool, String> {
         dir: arguments.dir.ok_or("--dir is missing")?,
         filter: arguments.filter,
         unsupported: arguments.unsupported,
+        deviations: arguments
+            .deviations
+            .as_deref()
+            .map_or_else(|| Ok(Deviations::default()), Deviations::read)?,
+        prepare: arguments.prepare,
         require_all: arguments.require_all,
         jobs: arguments.jobs,
         deadline: Duration::from_secs(arguments.deadline.max(1)),

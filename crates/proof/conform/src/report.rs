@@ -28,6 +28,8 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// Capabilities the file system lacks, with the number of cases left out for each.
     pub lacking: Vec<(String, usize)>,
+    /// Cases that came to another error, as the caller said that they may.
+    pub deviated: Vec<String>,
     /// Cases the caller asked to leave out.
     pub left_out: Vec<String>,
 }
@@ -80,6 +82,13 @@ impl Report {
         for case in &self.left_out {
             let _ = writeln!(out, "left out as --unsupported says: {case}");
         }
+        for case in &self.deviated {
+            let _ = writeln!(out, "another error, as --deviations says: {case}");
+        }
+        if !self.deviated.is_empty() {
+            let _ =
+                writeln!(out, "{} cases came to another error that --deviations names", self.deviated.len());
+        }
         out + &self.summary() + "\n"
     }
 
@@ -106,12 +115,14 @@ mod tests {
             passed: 3,
             failures: vec![Failure::new("mkdir/it's", "/mnt", what)],
             lacking: vec![("exec".into(), 2)],
+            deviated: vec!["link/y".into()],
             left_out: vec!["link/x".into()],
         };
         let text = report.table();
         assert!(text.starts_with("FAILED mkdir/it's\n"));
         assert!(text.contains("expected  EPERM") && text.contains("happened  success"));
         assert!(text.contains(r"--filter 'mkdir/it'\''s'"));
+        assert!(text.contains("another error, as --deviations says: link/y\n1 cases came to another error"));
         assert!(text.contains("lacking: exec (2 cases left out)"));
         assert_eq!(text.lines().last(), Some("3 passed, 1 failed"));
         assert!(report.json().expect("serialises").contains("\"passed\": 3"));

@@ -1,12 +1,15 @@
 //! Runs cases: each on a thread of its own, in a directory of its own, under a deadline.
 
 use crate::capability;
+use crate::deviation::Deviations;
 use crate::report::{Failure, Report};
 use crate::scene::{Mismatch, Scene};
 use crate::table::{Body, Case};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -20,6 +23,10 @@ pub struct Options {
     pub filter: Option<String>,
     /// Cases to leave out: full ids, or leading parts of ids up to a `/`.
     pub unsupported: Vec<String>,
+    /// Cases that may come to another error here.
+    pub deviations: Deviations,
+    /// A command that makes the directory of each case ready; the directory is added to its words. Empty: none.
+    pub prepare: Vec<OsString>,
     /// A lacking capability fails the cases that need it.
     pub require_all: bool,
     /// Cases at a time.
@@ -31,7 +38,16 @@ pub struct Options {
 impl Options {
     /// Everything, one case at a time.
     pub fn new(dir: PathBuf) -> Options {
-        Options { dir, filter: None, unsupported: vec![], require_all: false, jobs: 1, deadline: DEADLINE }
+        Options {
+            dir,
+            filter: None,
+            unsupported: vec![],
+            deviations: Deviations::default(),
+            prepare: vec![],
+            require_all: false,
+            jobs: 1,
+            deadline: DEADLINE,
+        }
     }
 }
 
@@ -57,12 +73,14 @@ pub fn run(cases: Vec<Case>, options: &Options) -> Result<Report, String> {
     if !rustix::process::geteuid().is_root() {
         return Err("the suite acts as several users: run it as root".to_owned());
     }
+    options.deviations.check(&cases)?;
     let cases = select(cases, options.filter.as_deref());
     if cases.is_empty() {
         return Err(format!("no case matches {:?}: see --list", options.filter.as_deref().unwrap_or("")));
     }
     let (cases, left_out) = leave_out(cases, &options.unsupported)?;
     let work = workplace(&options.dir)?;
+    prepare(&work, &options.prepare)?;
     let lacking = capability::lacking(&work)?;
     let mut report = Report { left_out, ..Report::default() };
     let runnable = divide(cases, &lacking, options, &mut report);
@@ -76,6 +94,7 @@ pub fn run(cases: Vec<Case>, options: &Options) -> Result<Report, String> {
         };
         report.failures.push(Failure::new("cleanup", &options.dir.to_string_lossy(), what));
     }
+    report.deviated.sort();
     report.failures.sort_by(|a, b| a.case.cmp(&b.case));
     Ok(report)
 }
@@ -141,6 +160,17 @@ fn workplace(dir: &Path) -> Result<PathBuf, String> {
     Err(format!("{} holds {TRIES} directories of earlier runs: remove conform-*", dir.display()))
 }
 
+fn prepare(dir: &Path, command: &[OsString]) -> Result<(), String> {
+    let Some((program, words)) = command.split_first() else { return Ok(()) };
+    let output = Command::new(program).args(words).arg(dir).stdin(Stdio::null()).output();
+    let output = output.map_err(|e| format!("{}: {e}", program.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{}: {}: {}", program.display(), output.status, said.trim_end()))
+}
+
 fn open_to_all(dir: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777))
 }
@@ -155,10 +185,13 @@ fn run_all(cases: Vec<Case>, work: &Path, options: &Options, report: &mut Report
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { return };
-                    let done = with_deadline(&cases, at, &work.join(format!("c{at}")), options.deadline);
+                    let done = with_deadline(&cases, at, &work.join(format!("c{at}")), options);
                     let mut report = outcome.lock().unwrap_or_else(PoisonError::into_inner);
                     match done {
                         Ok(()) => report.passed += 1,
+                        Err(what) if options.deviations.has(&case.id, &what) => {
+                            report.deviated.push(case.id.clone());
+                        }
                         Err(what) => {
                             let dir = options.dir.to_string_lossy();
                             report.failures.push(Failure::new(&case.id, &dir, what));
@@ -175,17 +208,13 @@ fn mismatch(step: &str, expected: &str, happened: String) -> Mismatch {
 }
 
 /// Runs one case on its own thread; a case that never comes back is a failure and its thread is given up.
-fn with_deadline(
-    cases: &Arc<Vec<Case>>,
-    at: usize,
-    place: &Path,
-    deadline: Duration,
-) -> Result<(), Mismatch> {
+fn with_deadline(cases: &Arc<Vec<Case>>, at: usize, place: &Path, options: &Options) -> Result<(), Mismatch> {
     let (send, receive) = mpsc::channel();
-    let (cases, dir) = (Arc::clone(cases), place.to_owned());
+    let (cases, dir, deadline) = (Arc::clone(cases), place.to_owned(), options.deadline);
+    let ready = options.prepare.clone();
     let thread = std::thread::Builder::new().name(format!("case-{at}")).spawn(move || {
         // the receiver is gone only when the deadline has passed
-        let _ = send.send(in_place(&cases[at], &dir));
+        let _ = send.send(in_place(&cases[at], &dir, &ready));
     });
     if let Err(e) = thread {
         return Err(mismatch("start a thread", "a thread", e.to_string()));
@@ -203,11 +232,12 @@ fn with_deadline(
     }
 }
 
-fn in_place(case: &Case, dir: &Path) -> Result<(), Mismatch> {
+fn in_place(case: &Case, dir: &Path, ready: &[OsString]) -> Result<(), Mismatch> {
     let stage = |what: &str, e: String| mismatch(what, "to work", e);
     detach().map_err(|e| stage("give the thread its own working directory and umask", e))?;
     std::fs::create_dir(dir).map_err(|e| stage("make the directory of the case", e.to_string()))?;
     open_to_all(dir).map_err(|e| stage("open the directory of the case to all users", e.to_string()))?;
+    prepare(dir, ready).map_err(|e| stage("make the directory of the case ready", e))?;
     rustix::process::chdir(dir).map_err(|e| stage("enter the directory of the case", e.to_string()))?;
     let done = play(case);
     let _ = rustix::process::chdir("/");

@@ -96,6 +96,22 @@ impl Cluster {
         &self.mount
     }
 
+    /// The program that it runs.
+    pub fn program(&self) -> &Path {
+        &self.plan.skep
+    }
+
+    /// The state directory of each group of shards, on all metadata servers.
+    pub fn groups(&self) -> Vec<PathBuf> {
+        let server = |number| self.dir().join("state").join(format!("metad-{number}"));
+        let group = |server: PathBuf, number| match number {
+            0 => server,
+            _ => server.join(format!("group-{number}")),
+        };
+        let groups = |server: PathBuf| (0..self.plan.groups).map(move |number| group(server.clone(), number));
+        (1..=self.plan.metas).flat_map(|number| groups(server(number))).collect()
+    }
+
     /// `skep up`: starts whatever does not run.
     pub fn up(&self) -> Result<(), String> {
         let number = |n: u32| OsString::from(n.to_string());

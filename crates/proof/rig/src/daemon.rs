@@ -50,6 +50,27 @@ impl Daemon {
         })
     }
 
+    /// Its name in the cluster, such as `metad-2`: that of its configuration; of who has none, its service.
+    pub fn name(&self) -> String {
+        let mut files = self.words.iter().map(Path::new);
+        let configuration = files.find(|file| file.extension().is_some_and(|end| end == "toml"));
+        let name = configuration.and_then(Path::file_stem).unwrap_or(self.service.as_ref());
+        name.display().to_string()
+    }
+
+    /// Seconds of processor that it has used, of all its threads.
+    pub fn cpu_seconds(&self) -> Result<f64, String> {
+        let path = format!("/proc/{}/stat", self.pid);
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+        // After the name, which may hold blanks: the state, and ten more before the times.
+        let fields = text.rsplit(") ").next().unwrap_or_default().split_whitespace();
+        let ticks: Vec<f64> = fields.skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+        match ticks[..] {
+            [user, system] => Ok((user + system) / rustix::param::clock_ticks_per_second() as f64),
+            _ => Err(format!("{path}: no times in {text:?}")),
+        }
+    }
+
     /// Sends a signal; an error when the process is gone. What is to stop has stopped afterwards: a process goes on until
     /// the thread that the kernel chose for the signal gets a processor, long enough on a busy machine to answer a request.
     pub fn signal(&self, signal: Signal) -> Result<(), String> {

@@ -28,13 +28,14 @@ pub struct Chaos {
     pub kills: u32,
     evictions: u32,
     canary: Option<Canary>,
-    by_service: BTreeMap<String, u32>,
+    /// By name.
+    killed: BTreeMap<String, u32>,
 }
 
 impl Chaos {
     /// Nothing was killed yet. With a canary its damage follows the kills that it belongs to.
     pub fn new(canary: Option<Canary>) -> Self {
-        Self { kills: 0, evictions: 0, canary, by_service: BTreeMap::new() }
+        Self { kills: 0, evictions: 0, canary, killed: BTreeMap::new() }
     }
 
     /// Kills `count` daemons, one after the other or two at once, and starts each again after a random
@@ -81,7 +82,7 @@ impl Chaos {
         };
         victim.kill()?;
         self.kills += 1;
-        *self.by_service.entry(victim.service.clone()).or_default() += 1;
+        *self.killed.entry(victim.name()).or_default() += 1;
         match self.canary {
             Some(canary) => canary.after_kill(cluster, victim),
             None => Ok(()),
@@ -98,8 +99,7 @@ fn evict(cluster: &Cluster, point: &Path) -> Result<(), String> {
 
 impl fmt::Display for Chaos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let each: Vec<String> =
-            self.by_service.iter().map(|(service, count)| format!("{count} {service}")).collect();
+        let each: Vec<String> = self.killed.iter().map(|(name, count)| format!("{count} {name}")).collect();
         write!(f, "{}; {} evictions", each.join(", "), self.evictions)
     }
 }

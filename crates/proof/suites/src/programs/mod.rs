@@ -14,6 +14,7 @@ mod sparse;
 mod sqlite;
 
 use crate::program::built;
+use crate::servers::Servers;
 use skep_rig::{Cluster, Plan};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -66,6 +67,8 @@ pub struct Arguments {
     /// Where the cluster's directory is made.
     #[arg(long)]
     backing: Option<PathBuf>,
+    #[command(flatten)]
+    servers: Servers,
 }
 
 /// Runs the programs; true when all of them passed.
@@ -103,7 +106,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
 
 /// Each program gets a cluster of its own, so that none lives on what another left behind.
 fn one(root: &Path, program: &Path, arguments: &Arguments, name: &str, run: Run) -> Result<String, String> {
-    let mut plan = Plan { base: arguments.backing.clone(), ..Plan::new(program) };
+    let mut plan = arguments.servers.of(Plan { base: arguments.backing.clone(), ..Plan::new(program) });
     if let Some(transport) = &arguments.transport {
         plan = plan.with("SKEP_MOUNT_TRANSPORT", transport);
     }

@@ -274,7 +274,7 @@ mod tests {
     /// Goal: the committed page is made of the committed results, and those of enough pairs that give its figures.
     #[test]
     fn committed() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/bench");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/bench");
         let results = read(Some(&docs.join("fio.json"))).unwrap();
         assert!(results.rows.len() >= 29, "{} rows", results.rows.len());
         for row in &results.rows {

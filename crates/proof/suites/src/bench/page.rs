@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn the_committed_pages_are_generated() {
         for page in ["bench/README.md", "bench/profile.md", "design/paths.md"] {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs").join(page);
             let text = std::fs::read_to_string(&path).unwrap();
             let made = render(&text, beside(&path)).unwrap();
             assert_eq!(text, made, "run: cargo xtask bench --page docs/{page}");

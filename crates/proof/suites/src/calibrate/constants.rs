@@ -47,13 +47,15 @@ pub fn constants(root: &Path) -> Result<Vec<Constant>, String> {
     for (key, file, name) in PLACES {
         let text = read(root, file)?;
         let value = find(&text, name).ok_or_else(|| {
-            format!("{file} does not state {name} in a way that is understood here: mend xtask/src/calibrate/constants.rs")
+            format!("{file} does not state {name} in a way that is understood here: mend crates/proof/suites/src/calibrate/constants.rs")
         })?;
         found.push(Constant { key, value, source: format!("{name} of {file}") });
     }
     let (file, line, parts) = RENEWAL;
     if !read(root, file)?.contains(line) {
-        return Err(format!("{file} does not hold `{line}` any more: mend xtask/src/calibrate/constants.rs"));
+        return Err(format!(
+            "{file} does not hold `{line}` any more: mend crates/proof/suites/src/calibrate/constants.rs"
+        ));
     }
     found.push(Constant { key: "renewals_per_timeout", value: parts, source: format!("`renew` of {file}") });
     Ok(found)

@@ -10,9 +10,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Leftovers that a complaint names.
 const SHOWN: usize = 5;
 
-/// Gauges of the metadata server that count things still to be done or given back.
-const GAUGES: [&str; 7] =
-    ["deletions_loaded", "errands", "growths", "open_files", "orphans", "trims", "waiting"];
+/// Gauges of a group of shards that count things still to be done or given back.
+const GAUGES: [&str; 8] =
+    ["deletions_loaded", "errands", "growths", "open_files", "orphans", "transactions", "trims", "waiting"];
 
 /// Waits until nothing is left.
 pub fn check(cluster: &Cluster, points: &[PathBuf]) -> Result<(), String> {
@@ -37,15 +37,22 @@ pub fn check(cluster: &Cluster, points: &[PathBuf]) -> Result<(), String> {
 fn pending(cluster: &Cluster) -> Result<Vec<String>, String> {
     let text = cluster.admin(["stats", "--output", "json"])?;
     let rows: serde_json::Value = serde_json::from_str(&text).map_err(|e| format!("skep stats: {e}"))?;
-    Ok(nonzero(&rows))
+    Ok(nonzero(&rows, cluster.groups().len()))
 }
 
-fn nonzero(rows: &serde_json::Value) -> Vec<String> {
+/// Every group is a node, and must tell all of them.
+fn nonzero(rows: &serde_json::Value, groups: usize) -> Vec<String> {
     let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
-    let value = |gauge: &str| rows.iter().find(|row| row["counter"] == gauge).map(|row| &row["value"]);
-    let left = GAUGES.iter().filter(|gauge| value(gauge).is_none_or(|value| *value != 0));
-    left.map(|gauge| format!("{gauge}: {}", value(gauge).map_or("missing".to_owned(), ToString::to_string)))
-        .collect()
+    let mut left = Vec::new();
+    for gauge in GAUGES {
+        let of_groups: Vec<_> = rows.iter().filter(|row| row["counter"] == gauge).collect();
+        if of_groups.len() != groups {
+            left.push(format!("{gauge}: told by {} of {groups}", of_groups.len()));
+        }
+        let open = of_groups.iter().filter(|row| row["value"] != 0);
+        left.extend(open.map(|row| format!("{gauge} of {}: {}", row["node"], row["value"])));
+    }
+    left
 }
 
 /// Every file below a directory called `chunks`.
@@ -82,16 +89,18 @@ mod tests {
         assert_eq!(chunk_files(scratch.path()), [chunks.join("1.0.0.0.0")]);
     }
 
-    /// Goal: a gauge that is not zero is named, and so is one that nobody tells.
+    /// Goal: a gauge that is not zero is named with its group, and so is one that not all groups tell.
     #[test]
     fn pending_work_is_named() {
-        let rows = |value: u64| {
-            GAUGES.map(
-                |gauge| serde_json::json!({ "counter": gauge, "value": value * u64::from(gauge == "trims") }),
-            )
+        let row = |node: &str, gauge: &str, value: u64| serde_json::json!({ "node": node, "counter": gauge, "value": value });
+        let rows = |trims: u64| {
+            let group =
+                |node, trims| GAUGES.map(|gauge| row(node, gauge, trims * u64::from(gauge == "trims")));
+            [group("metad-1", 0), group("metad-2", trims)].concat()
         };
-        assert_eq!(nonzero(&rows(0).into()), Vec::<String>::new());
-        assert_eq!(nonzero(&rows(3).into()), ["trims: 3"]);
-        assert_eq!(nonzero(&serde_json::json!([])).len(), GAUGES.len());
+        assert_eq!(nonzero(&rows(0).into(), 2), Vec::<String>::new());
+        assert_eq!(nonzero(&rows(3).into(), 2), ["trims of \"metad-2\": 3"]);
+        assert_eq!(nonzero(&rows(0)[1..].to_vec().into(), 2), ["deletions_loaded: told by 1 of 2"]);
+        assert_eq!(nonzero(&serde_json::json!([]), 1).len(), GAUGES.len());
     }
 }

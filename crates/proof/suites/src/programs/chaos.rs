@@ -43,7 +43,10 @@ pub fn until_done(cluster: &Cluster, child: &mut Child) -> Result<u32, String> {
             let _ = child.kill();
             return Err(format!("the program still runs after {} s", PATIENCE.as_secs()));
         }
-        let daemon = cluster.one(service)?;
+        let running = cluster.of(service);
+        // Each of several servers in turn.
+        let turn = blows as usize / BLOWS.len() % running.len().max(1);
+        let daemon = running.get(turn).ok_or_else(|| format!("no {service} runs"))?;
         match blow {
             Blow::Kill => daemon.kill()?,
             Blow::Stop => daemon.signal(Signal::STOP)?,

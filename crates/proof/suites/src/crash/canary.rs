@@ -31,7 +31,9 @@ impl Canary {
         if self != Self::Log || victim.service != "metad" {
             return Ok(());
         }
-        cut_log(&cluster.dir().join("state/metad-1/log")).map_err(no_damage)
+        let state = cluster.dir().join("state").join(victim.name());
+        let cut = |group: PathBuf| cut_log(&group.join("log")).map_err(no_damage);
+        cluster.groups().into_iter().filter(|group| group.starts_with(&state)).try_for_each(cut)
     }
 
     /// Does the damage that a comparison must find. No load runs then: under load the next write may cover a wrong byte

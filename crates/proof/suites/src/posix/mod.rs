@@ -9,6 +9,7 @@ mod known;
 mod ltp;
 
 use crate::program::built;
+use crate::servers::Servers;
 use skep_rig::{Cluster, Plan};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,6 +50,8 @@ pub struct Arguments {
     /// Use this program instead of building one.
     #[arg(long)]
     program: Option<PathBuf>,
+    #[command(flatten)]
+    servers: Servers,
 }
 
 /// Runs the suites; true when all of both passed.
@@ -64,7 +67,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         Some(program) => program.clone(),
         None => built(root, "skep", true)?,
     };
-    let mut plan = Plan { shards: SHARDS, ..Plan::new(program) };
+    let mut plan = arguments.servers.of(Plan { shards: SHARDS, ..Plan::new(program) });
     if let Some(transport) = &arguments.transport {
         plan = plan.with("SKEP_MOUNT_TRANSPORT", transport);
     }
@@ -75,7 +78,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         if good { passed += 1 } else { failed += 1 }
     };
     if let Some(source) = &arguments.pjdfstest {
-        count("pjdfstest", pjdfstest(source, cluster.mount())?);
+        count("pjdfstest", pjdfstest(source, arguments.servers, &cluster)?);
     }
     if let Some(fsx) = &arguments.fsx {
         for seed in 1..=arguments.seeds {
@@ -96,17 +99,29 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-fn pjdfstest(source: &Path, mount: &Path) -> Result<bool, String> {
-    let work = mount.join("pjdfstest");
+/// Runs one of its files in a directory of its own: where there are several servers, on a shard of its own.
+const IN_A_DIRECTORY: &str =
+    "#!/bin/sh\nset -e\ncd \"$(mktemp -d ./t.XXXXXX)\"\nchmod 755 .\nexec sh \"$1\"\n";
+
+fn pjdfstest(source: &Path, servers: Servers, cluster: &Cluster) -> Result<bool, String> {
+    let work = cluster.mount().join("pjdfstest");
     std::fs::create_dir(&work).map_err(|e| format!("{}: {e}", work.display()))?;
+    servers.spread(cluster, &work)?;
+    let script = cluster.beside("in-a-directory");
+    std::fs::write(&script, IN_A_DIRECTORY).map_err(|e| format!("{}: {e}", script.display()))?;
     let tests = source.join("tests").canonicalize().map_err(|e| format!("{}: {e}", source.display()))?;
-    let status = Command::new("prove").args(["-r", "-Q", "-j", "4"]).arg(tests).current_dir(work).status();
+    let mut prove = Command::new("prove");
+    prove.arg("--exec").arg(format!("sh {}", script.display())).args(["-r", "-Q", "-j", "4"]);
+    let status = prove.arg(tests).current_dir(work).status();
     status.map(|status| status.success()).map_err(|e| format!("prove: {e}"))
 }
 
 fn one_fsx(fsx: &Path, arguments: &Arguments, seed: u32, mount: &Path) -> Result<bool, String> {
     let mut command = Command::new(fsx.canonicalize().map_err(|e| format!("{}: {e}", fsx.display()))?);
+    // Several servers deal directories in the root to their shards.
+    let work = mount.join(format!("fsx-{seed}"));
+    std::fs::create_dir(&work).map_err(|e| format!("{}: {e}", work.display()))?;
     command.args(["-q", "-N", &arguments.operations.to_string(), "-S", &seed.to_string()]);
-    command.args(["-l", &arguments.length.to_string()]).arg(mount.join(format!("fsx-{seed}")));
+    command.args(["-l", &arguments.length.to_string()]).arg(work.join("file"));
     command.status().map(|status| status.success()).map_err(|e| format!("{}: {e}", fsx.display()))
 }

@@ -21,6 +21,7 @@ mod team;
 mod worker;
 
 use crate::program::built;
+use crate::servers::Servers;
 use canary::Canary;
 use chaos::Chaos;
 use skep_model::Rng;
@@ -73,6 +74,8 @@ pub struct Arguments {
     /// Where the cluster's directory is made.
     #[arg(long)]
     backing: Option<PathBuf>,
+    #[command(flatten)]
+    servers: Servers,
 }
 
 /// What happened so far.
@@ -123,7 +126,10 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         println!("FAILED {failure}");
     }
     if !verdict.is_good() {
-        println!("again with: cargo xtask crash --kills {} --seed {seed}", arguments.kills);
+        println!(
+            "again with: cargo xtask crash --kills {} --seed {seed}{}",
+            arguments.kills, arguments.servers
+        );
     }
     println!("{} passed, {} failed", verdict.passed, verdict.failures.len());
     Ok(verdict.is_good())
@@ -232,7 +238,7 @@ fn plan(root: &Path, arguments: &Arguments) -> Result<Plan, String> {
         Some(program) => program.clone(),
         None => built(root, "skep", arguments.release)?,
     };
-    let plan = Plan { base: arguments.backing.clone(), ..Plan::new(program) };
+    let plan = arguments.servers.of(Plan { base: arguments.backing.clone(), ..Plan::new(program) });
     // A killed mount's session ends within the time that the leak check waits.
     Ok(plan.with("SKEP_MGMTD_SESSION_TIMEOUT", "20s"))
 }
