@@ -255,6 +255,16 @@ impl Spread {
         layout.extents.iter().map(asked).collect()
     }
 
+    /// See [`Pick::turns`].
+    pub fn turns(&self) -> BTreeMap<PoolId, TargetId> {
+        self.pick.turns()
+    }
+
+    /// See [`Pick::turn_back`].
+    pub fn turn_back(&mut self, turns: BTreeMap<PoolId, TargetId>) {
+        self.pick.turn_back(turns);
+    }
+
     /// The time.
     pub fn set_now(&mut self, now: Millis) {
         self.now = now;

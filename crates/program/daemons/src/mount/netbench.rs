@@ -5,7 +5,9 @@
 use skep_client::{Answer, Call, Outcome};
 use skep_types::{ChunkId, Decode, Encode, Errno, Ino, Reader};
 use skep_wire::instrument::{Discard, Fabricate};
-use skep_wire::meta::{Create, CreateTemp, EntryReply, MakeNode, MakeSymlink, OpenReply, ShardStamp, Switch};
+use skep_wire::meta::{
+    Commit, Create, CreateTemp, EntryReply, MakeNode, MakeSymlink, OpenReply, ShardStamp, Switch,
+};
 use skep_wire::storage::{
     ChunkReply, CopyChunk, PunchChunk, ReadChunk, ReadChunkReply, ReserveChunk, StorageRequest, SyncChunks,
     SyncChunksReply, WriteChunk, WriteChunkReply,
@@ -109,6 +111,12 @@ impl Netbench {
             // No byte of it is in a chunk file.
             let body = Switch { copied: 0, ..switch }.to_bytes();
             return Some(Instead { kind: Switch::KIND, body, answer: None });
+        }
+        if call.kind == Commit::KIND {
+            let commit = Commit::from_bytes(call.body).ok().filter(|m| self.drops(m.ino))?;
+            // No chunk file of it holds anything: else one would be missed.
+            let body = Commit { held: None, ..commit }.to_bytes();
+            return Some(Instead { kind: Commit::KIND, body, answer: None });
         }
         let request = StorageRequest::decode(call.kind, &mut Reader::new(call.body)).ok()??;
         let drops = |chunk: &ChunkId| self.drops(chunk.ino);

@@ -323,11 +323,15 @@ impl Mode {
         Self { process, scratch: PathBuf::from(line.trim_end()) }
     }
 
-    /// Ends the command, with the code of interrupted ones where it can; its notes.
+    /// Ends the command, with the code of interrupted ones where it can; its notes, but of one that is killed: its mount
+    /// keeps the pipe open as long as somebody is in it.
     fn end(&mut self, signal: Signal) -> String {
         self.process.signal(signal);
         let mut notes = String::new();
-        self.process.child().stderr.take().unwrap().read_to_string(&mut notes).unwrap();
+        let mut said = self.process.child().stderr.take().unwrap();
+        if signal != Signal::KILL {
+            said.read_to_string(&mut notes).unwrap();
+        }
         let code = self.process.child().wait().unwrap().code();
         assert_eq!(code, if signal == Signal::KILL { None } else { INTERRUPTED }, "{notes}");
         notes

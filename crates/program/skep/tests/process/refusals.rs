@@ -176,7 +176,6 @@ fn wrong_usage_has_its_exit_code() {
         (&["bench", "meta", place, "--items", "9", "--verify"], "nothing would be compared"),
         (&["bench", "ior", "--", "--nonsense"], "is no option of ior"),
         (&["bench", "storage", "run", "--direct"], "--path raw"),
-        (&["bench", "net", "mode", "--for", "1h"], "600 s at most"),
         (&["bench", "net", "pairs", "--block", "1GiB"], "--block"),
         (&["bench", "net", "run", "--processes", "0"], "processes is 0"),
         (&["tune", "apply", "--dry-run", "--role", "storage", "--setting", "nonsense"], "no setting"),

@@ -77,6 +77,6 @@ impl Shard {
         // Nobody waits for the answer: the job that asked is done.
         let call = host.call_to(self.id);
         let request = Request::loopback(errand, call, own, ShardMessage::Decide(decide), epoch);
-        self.perform(host, request, None)
+        self.without_waiting(host, |shard, host| shard.perform(host, request, None))
     }
 }

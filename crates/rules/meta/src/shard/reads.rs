@@ -27,6 +27,18 @@ impl Shard {
         self.park(host, For::Rows(id), Parked::Read(Again { request, waited }));
     }
 
+    /// Does what nobody would take up again if it waited: what is not in memory is read in place.
+    pub(super) fn without_waiting<S: Store, T>(
+        &mut self,
+        host: &mut Host<S>,
+        what: impl FnOnce(&mut Self, &mut Host<S>) -> T,
+    ) -> T {
+        let waited = core::mem::replace(&mut host.waited, READ_TRIES_MAX);
+        let done = what(self, host);
+        host.waited = waited;
+        done
+    }
+
     /// They are, or the disk failed to give them.
     pub fn has_read<S: Store>(&mut self, host: &mut Host<S>, read: u64) {
         for parked in self.waits.over(For::Rows(read)) {

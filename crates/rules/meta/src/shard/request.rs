@@ -48,7 +48,10 @@ impl Shard {
                 Ok(())
             }
             MetaRequest::ReadInline(m) if !m.short.is_empty() => {
-                self.note_lost(host, m)?;
+                // Once, however often it waits for rows.
+                if host.waited == 0 {
+                    self.note_lost(host, m)?;
+                }
                 self.perform(host, request, None)
             }
             message if op::changes(message) => self.change(host, request),

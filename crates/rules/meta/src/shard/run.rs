@@ -59,6 +59,7 @@ impl Shard {
         let scene = Scene { client: request.peer.client, ..self.scene(host, caller) };
         let index = scene.index;
         let in_place = self.reads_in_place(host);
+        let (serials, turns) = (self.serials, host.spread.turns());
         let (writers, sessions) = (&self.writers, &host.sessions);
         let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
         let seals = &self.seals;
@@ -89,6 +90,8 @@ impl Shard {
         let ended = operate(&mut ctx, &request.message, &self.opens);
         let lacks = near.take_lacks();
         if !lacks.is_empty() {
+            self.serials = serials;
+            host.spread.turn_back(turns);
             return Ok(Ran::Lacks(lacks));
         }
         let done = match ended {

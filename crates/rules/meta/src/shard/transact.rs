@@ -171,7 +171,8 @@ impl Shard {
             self.again.push_back(request.into());
             return Ok(());
         }
-        let ran = self.run(host, &request, caller, None)?;
+        // A wait would make it the youngest of those that want the same.
+        let ran = self.without_waiting(host, |shard, host| shard.run(host, &request, caller, None))?;
         self.ran(host, request, caller, ran, Some(begun));
         Ok(())
     }

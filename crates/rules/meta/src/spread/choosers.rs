@@ -35,6 +35,16 @@ impl Pick {
         Self { state: seed, last: BTreeMap::new(), domains: BTreeMap::new(), nodes: BTreeMap::new() }
     }
 
+    /// The last target used in turn, by pool.
+    pub fn turns(&self) -> BTreeMap<PoolId, TargetId> {
+        self.last.clone()
+    }
+
+    /// What was chosen since [`Pick::turns`] gave these is not used.
+    pub fn turn_back(&mut self, turns: BTreeMap<PoolId, TargetId>) {
+        self.last = turns;
+    }
+
     /// Another extent.
     pub fn begin(&mut self) {
         self.domains.clear();

@@ -4,6 +4,7 @@
 use crate::bench::scratch::{abandoned, own_name};
 use clap::Args;
 use rustix::fs::{Mode, lgetxattr, mkdir};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use skep_base::access::{AccessArgs, CLUSTER_VARIABLE, is_of_another};
 use skep_base::attributes::NETBENCH;
@@ -70,7 +71,7 @@ pub struct Scratch {
 /// The mount that is meant.
 pub fn mount_point(named: Option<&Path>) -> Outcome<MountEntry> {
     let mounts = mount_table::read().map_err(|e| Failure::local("list of mounts", e))?;
-    let ours: Vec<_> = mounts.into_iter().filter(|mount| mount.is_skep()).collect();
+    let ours: Vec<_> = mounts.into_iter().filter(|mount| mount.is_skep() && !drops(mount)).collect();
     let topmost = |point: &Path| ours.iter().rev().find(|mount| mount.point == point).cloned();
     match (named, ours.as_slice()) {
         (Some(path), _) => {
@@ -94,6 +95,11 @@ pub fn mount_point(named: Option<&Path>) -> Outcome<MountEntry> {
             Err(Failure::new(format!("which mount? name one by --mount: {}", list.join(", "))))
         }
     }
+}
+
+/// Was it made for measuring?
+fn drops(mount: &MountEntry) -> bool {
+    mount.point.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
 }
 
 /// Where the cluster is mounted that the environment names.
@@ -150,7 +156,8 @@ impl Beside {
     fn new(mount: &MountEntry, options: &[String]) -> Outcome<Self> {
         let above = std::env::temp_dir();
         for dir in abandoned(&above, PREFIX) {
-            // One that is in use still cannot be removed.
+            // Its process may have been killed, too: nobody else takes the mount away.
+            let _ = unmount(&dir, UnmountFlags::DETACH);
             let _ = std::fs::remove_dir(dir);
         }
         let point = above.join(own_name(PREFIX));
@@ -158,8 +165,9 @@ impl Beside {
         let program = std::env::current_exe().map_err(local)?;
         let mut command = Command::new(program);
         command.args(["mount", "--foreground", "--netbench", &std::process::id().to_string()]);
-        command.args(words(mount, options)?).args(["--set", "http=", "--set", "log=warn", "--set"]);
-        command.arg(format!("mount_point={}", point.display()));
+        command.args(words(mount, options)?).args(["--set", "http=", "--set", "log=warn"]);
+        // Everything of the cluster can be reached through it: only root may.
+        command.args(["--set", "allow_other=false", "--set", &format!("mount_point={}", point.display())]);
         // What is typed at the terminal is for this command, which ends the mount after the load.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
         mkdir(&point, Mode::RWXU).map_err(|e| local(e.into()))?;
@@ -200,8 +208,10 @@ impl Drop for Beside {
         while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < until {
             std::thread::sleep(LOOK_EVERY);
         }
+        // Somebody is in it, or its process was killed.
+        let _ = unmount(&self.point, UnmountFlags::DETACH);
         if let Err(e) = std::fs::remove_dir(&self.point) {
-            warning!("{}: {e}; it ends when nobody is in it", self.point.display());
+            warning!("{}: {e}", self.point.display());
         }
     }
 }
