@@ -3,6 +3,7 @@
 use super::*;
 use crate::limit::{Limits, READ_TRIES_MAX, WAIT_DEADLINE_MS};
 use crate::store::Wanted;
+use alloc::collections::BTreeSet;
 
 /// A directory with these files, none of which is in memory, behind a disk that gives nothing.
 fn cold(limits: Limits, files: u32) -> (Bed, Ino) {
@@ -123,4 +124,22 @@ fn waiting_for_rows_has_bounds() {
     let counters = bed.call(ME, GroupStats {}).unwrap().counters;
     let counted = |name: &str| counters.iter().find(|counter| counter.name == name).unwrap().value;
     assert!(counted("held_back") >= 2 * u64::from(READ_TRIES_MAX) && counted("rows_read_ahead") > 0);
+}
+
+/// Goal: a run that is broken off for rows takes nothing: where targets are taken in turn, files whose rows are cold get
+/// one after the other.
+#[test]
+fn a_run_that_is_broken_off_takes_no_turn() {
+    let config = Config { chooser: Chooser::RoundRobin, stripe_targets: 1, ..Config::default() };
+    let mut bed = Bed::with(config, 1);
+    let mut taken: vec::Vec<TargetId> = vec![];
+    for n in 0..4 {
+        let ino = bed.create(ME, Ino::ROOT, &format!("f{n}"));
+        let layout = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap().layout;
+        taken.push(layout.extents[0].stripes[0].first());
+    }
+    let follow = |pair: &[TargetId]| pair[1].0 == pair[0].0 + 1 || pair[1].0 < pair[0].0;
+    assert!(bed.forgets && taken.windows(2).all(follow), "{taken:?}");
+    let different: BTreeSet<TargetId> = taken[..3].iter().copied().collect();
+    assert_eq!(different.len(), 3, "{taken:?}");
 }

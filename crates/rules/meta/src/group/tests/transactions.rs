@@ -330,10 +330,14 @@ fn participants_ask() {
         assert!(bed.asked.len() > 1 && bed.asked.iter().all(|message| *message == asks));
         assert!(!bed.replies.contains_key(&reader) && !bed.replies.contains_key(&writer));
         bed.outcome = outcome;
+        // What was heard does not wait for a disk: nobody would take it up again.
+        bed.disk_works = false;
         bed.tick(crate::limit::TXN_ASK_MS);
+        assert_eq!(bed.transactions(), 0);
+        bed.disk_works = true;
+        bed.run_disk();
         assert_eq!(bed.reply::<AttrReply>(reader).unwrap().map(drop), found);
         assert_eq!(bed.reply::<OpenReply>(writer).unwrap().map(drop), found);
-        assert_eq!(bed.transactions(), 0);
         bed.asked.clear();
         bed.tick(100 * crate::limit::TXN_ASK_MS);
         assert!(bed.asked.is_empty(), "nothing is asked any more");
