@@ -105,11 +105,7 @@ impl Shard {
             return Ok(Ran::Done { done, logged: None });
         }
         if host.low_space && op::needs_room(&request.message) {
-            if matches!(request.message, MetaRequest::Prepare(_)) {
-                return Ok(Ran::Done { done: op::no_room(), logged: None });
-            }
-            let text = "the disk of the metadata server is nearly full; free space in its state directory";
-            return Ok(Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text)));
+            return Ok(no_room(&request.message));
         }
         if deciding.is_none() || !host.config.canary_leaves_lane {
             put_slot(&mut ctx, &done);
@@ -189,6 +185,15 @@ impl Shard {
         self.serials.reserved(end, self.last);
         Ok(())
     }
+}
+
+/// The disk of the server is nearly full: the run does not count.
+fn no_room(message: &MetaRequest) -> Ran {
+    if matches!(message, MetaRequest::Prepare(_)) {
+        return Ran::Done { done: op::no_room(), logged: None };
+    }
+    let text = "the disk of the metadata server is nearly full; free space in its state directory";
+    Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text))
 }
 
 /// Runs the operation; `Inspect` also wants to know who has the inode open.
