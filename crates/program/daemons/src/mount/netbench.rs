@@ -106,17 +106,8 @@ impl Netbench {
     }
 
     fn instead(&self, call: &Call<'_>) -> Option<Instead> {
-        if call.kind == Switch::KIND {
-            let switch = Switch::from_bytes(call.body).ok().filter(|m| self.drops(m.ino))?;
-            // No byte of it is in a chunk file.
-            let body = Switch { copied: 0, ..switch }.to_bytes();
-            return Some(Instead { kind: Switch::KIND, body, answer: None });
-        }
-        if call.kind == Commit::KIND {
-            let commit = Commit::from_bytes(call.body).ok().filter(|m| self.drops(m.ino))?;
-            // No chunk file of it holds anything: else one would be missed.
-            let body = Commit { held: None, ..commit }.to_bytes();
-            return Some(Instead { kind: Commit::KIND, body, answer: None });
+        if matches!(call.kind, Switch::KIND | Commit::KIND) {
+            return self.without_chunks(call);
         }
         let request = StorageRequest::decode(call.kind, &mut Reader::new(call.body)).ok()??;
         let drops = |chunk: &ChunkId| self.drops(chunk.ino);
@@ -145,6 +136,20 @@ impl Netbench {
             }
             _ => return None,
         })
+    }
+
+    /// No chunk file of it holds a byte: the shard is told of none, or other mounts would miss it.
+    fn without_chunks(&self, call: &Call<'_>) -> Option<Instead> {
+        let mut r = Reader::new(call.body);
+        let mut body = ShardCall::decode(&mut r).ok()?.to_bytes();
+        if call.kind == Switch::KIND {
+            let switch = Switch::decode(&mut r).ok().filter(|m| self.drops(m.ino))?;
+            Switch { copied: 0, ..switch }.encode(&mut body);
+        } else {
+            let commit = Commit::decode(&mut r).ok().filter(|m| self.drops(m.ino))?;
+            Commit { held: None, ..commit }.encode(&mut body);
+        }
+        Some(Instead { kind: call.kind, body, answer: None })
     }
 
     fn drops(&self, ino: Ino) -> bool {
@@ -182,7 +187,8 @@ fn after_stamp<T: Decode>(r: &mut Reader<'_>) -> Option<T> {
 mod tests {
     use super::*;
     use skep_client::MGMTD;
-    use skep_types::{ClientId, FenceEpoch, Generation, Incarnation, Kind, Name, TargetId};
+    use skep_types::codec::{Draw, Example};
+    use skep_types::{ClientId, FenceEpoch, Generation, Held, Incarnation, Kind, Name, TargetId};
     use skep_wire::storage::Owner;
 
     const MADE: Ino = Ino(10);
@@ -194,15 +200,24 @@ mod tests {
     /// Sends one call, to a server that accepts everything with an answer of its own; the number and the body that it
     /// got, the answer that the rules see, and what was read.
     fn send<M: Message>(netbench: &Netbench, message: &M, reply: &[u8]) -> (u16, Vec<u8>, Answer, Vec<u8>) {
-        let (body, mut into) = (message.to_bytes(), vec![7; 8]);
+        send_bytes(netbench, M::KIND, &message.to_bytes(), reply)
+    }
+
+    fn send_bytes(
+        netbench: &Netbench,
+        kind: u16,
+        body: &[u8],
+        reply: &[u8],
+    ) -> (u16, Vec<u8>, Answer, Vec<u8>) {
+        let mut into = vec![7; 8];
         let (client, epoch, incarnation) = (ClientId(1), FenceEpoch(0), Incarnation(1));
         let outcome = Outcome::Unreachable;
         let call = Call {
             node: MGMTD,
             client,
-            kind: M::KIND,
+            kind,
             epoch,
-            body: &body,
+            body,
             payload: &[],
             into: &mut into,
             changing: false,
@@ -266,8 +281,16 @@ mod tests {
         assert_eq!(ReadChunkReply::from_bytes(&answer.body), Ok(ReadChunkReply { size: 9 }));
         assert_eq!(into, [0, 0, 0, 0, 7, 7, 7, 7], "zeros, and nothing behind them");
         let switch = Switch { ino: MADE, generation: Generation(1), inline_version: 1, copied: 100 };
-        let sent = send(&netbench, &switch, b"x");
-        assert_eq!((sent.1, &sent.2.body[..]), (Switch { copied: 0, ..switch }.to_bytes(), &b"x"[..]));
+        let on_shard =
+            |message: &[u8]| [&ShardCall { epoch: 7, ..ShardCall::default() }.to_bytes(), message].concat();
+        let sent = send_bytes(&netbench, Switch::KIND, &on_shard(&switch.to_bytes()), b"x");
+        let expected = on_shard(&Switch { copied: 0, ..switch }.to_bytes());
+        assert_eq!((sent.1, &sent.2.body[..]), (expected, &b"x"[..]));
+        for (ino, held) in [(MADE, None), (Ino(11), Some(Held::default()))] {
+            let commit = Commit { ino, held: Some(Held::default()), ..Commit::example(Draw::BARE) };
+            let sent = send_bytes(&netbench, Commit::KIND, &on_shard(&commit.to_bytes()), b"x");
+            assert_eq!(sent.1, on_shard(&Commit { held, ..commit }.to_bytes()));
+        }
         let sync = |life| SyncChunks { target: TargetId(1), chunks: vec![chunk(MADE)], life };
         assert_eq!(send(&netbench, &sync(4), b"").0, SyncChunks::KIND);
         netbench.end();
