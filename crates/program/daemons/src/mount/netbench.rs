@@ -6,7 +6,7 @@ use skep_client::{Answer, Call, Outcome};
 use skep_types::{ChunkId, Decode, Encode, Errno, Ino, Reader};
 use skep_wire::instrument::{Discard, Fabricate};
 use skep_wire::meta::{
-    Commit, Create, CreateTemp, EntryReply, MakeNode, MakeSymlink, OpenReply, ShardStamp, Switch,
+    Commit, Create, CreateTemp, EntryReply, MakeNode, MakeSymlink, OpenReply, ShardCall, ShardStamp, Switch,
 };
 use skep_wire::storage::{
     ChunkReply, CopyChunk, PunchChunk, ReadChunk, ReadChunkReply, ReserveChunk, StorageRequest, SyncChunks,
