@@ -221,6 +221,14 @@ impl Initiator {
     }
 }
 
+/// What a service makes of the first bytes of somebody who has no key: how many it used up, or what its log says. For the
+/// fuzzer, since this is the one reader that anybody can reach.
+#[cfg(feature = "testing")]
+pub fn meet_stranger(input: &[u8], keyring: &Keyring) -> Result<usize, String> {
+    let met = Responder::new(Protection::Integrity).advance(input, keyring);
+    met.map(|(used, _)| used).map_err(|failure| failure.text)
+}
+
 /// The side that accepts, fed with what arrives.
 pub(crate) struct Responder {
     protection: Protection,

@@ -32,6 +32,8 @@ pub use address::{Endpoint, EndpointError, choose};
 pub use clock::{now, wall};
 pub use error::{Cause, NetError};
 pub use event::{ConnId, EventLimits, EventServer, Replies, Service};
+#[cfg(feature = "testing")]
+pub use handshake::meet_stranger;
 pub use handshake::{CLOSED_KEYS_HINT, HANDSHAKE_DEADLINE, HANDSHAKE_MESSAGE_MAX, PREAMBLE_LEN};
 pub use key::{KeyError, KeyFile, Keyring};
 pub use link::{Frame, Link, SEND_DEADLINE};

@@ -23,6 +23,9 @@ struct Arguments {
     /// Only cases whose id contains TEXT (or the one whose id is TEXT)
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Only one of N cases: a sample of all kinds
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    every: usize,
     /// Print the ids of the cases and stop
     #[arg(long)]
     list: bool,
@@ -66,7 +69,8 @@ fn main() -> ExitCode {
 fn go(arguments: Arguments) -> Result<bool, String> {
     let cases = table::all()?;
     if arguments.list {
-        for case in runner::select(cases, arguments.filter.as_deref()) {
+        let cases = runner::select(cases, arguments.filter.as_deref());
+        for case in cases.iter().step_by(arguments.every.max(1)) {
             println!("{}", case.id);
         }
         return Ok(true);
@@ -74,6 +78,7 @@ fn go(arguments: Arguments) -> Result<bool, String> {
     let options = Options {
         dir: arguments.dir.ok_or("--dir is missing")?,
         filter: arguments.filter,
+        every: arguments.every,
         unsupported: arguments.unsupported,
         deviations: arguments
             .deviations

@@ -21,6 +21,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// Only cases whose id contains this (or is exactly this).
     pub filter: Option<String>,
+    /// Of those, one of so many: the first and each that far behind.
+    pub every: usize,
     /// Cases to leave out: full ids, or leading parts of ids up to a `/`.
     pub unsupported: Vec<String>,
     /// Cases that may come to another error here.
@@ -41,6 +43,7 @@ impl Options {
         Options {
             dir,
             filter: None,
+            every: 1,
             unsupported: vec![],
             deviations: Deviations::default(),
             prepare: vec![],
@@ -75,6 +78,7 @@ pub fn run(cases: Vec<Case>, options: &Options) -> Result<Report, String> {
     }
     options.deviations.check(&cases)?;
     let cases = select(cases, options.filter.as_deref());
+    let cases: Vec<Case> = cases.into_iter().step_by(options.every.max(1)).collect();
     if cases.is_empty() {
         return Err(format!("no case matches {:?}: see --list", options.filter.as_deref().unwrap_or("")));
     }

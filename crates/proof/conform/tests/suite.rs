@@ -116,6 +116,8 @@ fn the_program_keeps_its_word() {
     let listed = binary(&["--list"]);
     let ids = String::from_utf8_lossy(&listed.stdout).lines().count();
     assert!(listed.status.success() && ids >= 900, "{ids} listed");
+    let sample = binary(&["--list", "--every", "4"]);
+    assert_eq!(String::from_utf8_lossy(&sample.stdout).lines().count(), ids.div_ceil(4));
 
     let one = binary(&["--dir", dir, "--filter", "mkdir/times-are-now"]);
     let text = String::from_utf8_lossy(&one.stdout).into_owned();
@@ -125,6 +127,9 @@ fn the_program_keeps_its_word() {
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(text.contains("left out as --unsupported says: rmdir/dot/path=."), "{text}");
     assert!(text.ends_with("\n0 passed, 0 failed\n"), "{text}");
+
+    let some = binary(&["--dir", dir, "--filter", "mkdir/owner/user", "--every", "4"]);
+    assert_eq!(String::from_utf8_lossy(&some.stdout), "2 passed, 0 failed\n");
 
     let json = binary(&["--dir", dir, "--filter", "mkdir/owner/user", "--output", "json"]);
     assert!(String::from_utf8_lossy(&json.stdout).contains("\"passed\": 5"));

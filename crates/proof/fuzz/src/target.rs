@@ -2,6 +2,7 @@
 
 mod fuse;
 mod header;
+mod stranger;
 
 use skep_types::formats::{Again, Formats, parse};
 
@@ -25,6 +26,7 @@ pub fn all() -> Vec<Target> {
     vec![
         of_formats("messages", &skep_wire::formats::all(), "vocabulary/wire"),
         header::target(),
+        stranger::target(),
         of_formats("metadata", &skep_meta::formats::all(), "rules/meta"),
         of_formats("registry", &skep_cluster::formats::all(), "rules/cluster"),
         of_formats("disk", &skep_disk::formats::all(), "hands/disk"),

@@ -21,6 +21,9 @@ pub struct Arguments {
     /// Only cases whose id contains this.
     #[arg(long)]
     filter: Option<String>,
+    /// Only one of N cases.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    every: usize,
     /// Build and use the release program.
     #[arg(long)]
     release: bool,
@@ -44,7 +47,8 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let plan = arguments.servers.of(Plan { shards: SHARDS, ..Plan::new(program) });
     let cluster = Cluster::start(plan)?;
     let mut command = Command::new(&suite);
-    command.args(["--require-all", "--jobs", &arguments.jobs.to_string(), "--dir"]).arg(cluster.mount());
+    command.args(["--require-all", "--jobs", &arguments.jobs.to_string()]);
+    command.args(["--every", &arguments.every.to_string(), "--dir"]).arg(cluster.mount());
     match &arguments.filter {
         Some(filter) => command.args(["--filter", filter]),
         None if UNSUPPORTED.is_empty() => &mut command,
