@@ -234,6 +234,13 @@ record! {
     }
 }
 
+record! {
+    /// Every session that lived when service began in this era has told what it has open, or has ended: from now on rows say
+    /// again of whom a new term waits.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct EraTold {}
+}
+
 union! {
     /// What the server itself decides.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,6 +273,8 @@ union! {
         SealBegun(SealBegun) = 13,
         /// See [`Sealed`].
         Sealed(Sealed) = 14,
+        /// See [`EraTold`].
+        EraTold(EraTold) = 15,
     }
 }
 

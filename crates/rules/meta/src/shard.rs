@@ -70,6 +70,8 @@ pub struct Shard {
     epoch: u64,
     level: u16,
     era: u16,
+    /// As its rows say: since this era began not everybody has told what is open.
+    era_untold: bool,
     /// The map says that this server answers for it.
     leads: bool,
     /// As the map says: nobody is served from a shard that is still new.

@@ -98,7 +98,9 @@ impl<S: Store> Group<S> {
         shard.replayed(index);
         if matches!(
             command.action,
-            Action::Internal(Internal::Format(_) | Internal::Serials(_) | Internal::Place(_))
+            Action::Internal(
+                Internal::Format(_) | Internal::Serials(_) | Internal::Place(_) | Internal::EraTold(_)
+            )
         ) && let Some(read) = Shard::read(&self.host, id)?
         {
             self.shards.insert(id, read);

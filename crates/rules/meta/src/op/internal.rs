@@ -33,6 +33,7 @@ pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
         Internal::Writers(m) => writers(ctx, m),
         Internal::SealBegun(m) => seal::begun(ctx, m),
         Internal::Sealed(m) => seal::sealed(ctx, m),
+        Internal::EraTold(_) => era_told(ctx),
     }
 }
 
@@ -49,6 +50,7 @@ fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
         epoch: m.epoch,
         level: m.level,
         era: m.era,
+        era_untold: None,
     };
     ctx.put(key::header(shard), &header);
     // Its first term begins with its first record.
@@ -76,7 +78,19 @@ fn place(ctx: &mut Ctx<'_>, m: &Place) -> Result<(), Fail> {
     header.serials_end = header.serials_end.saturating_add(eras * ERA_SERIALS).min(Ino::SERIAL_MAX);
     (header.epoch, header.level) = (m.epoch, m.level);
     header.era = header.era.max(m.era);
+    if eras > 0 {
+        // Who came since the copy was made has no row in it, and may have files open.
+        header.era_untold = Some(true);
+    }
     ctx.put(key::header(ctx.scene.shard), &header);
+    Ok(())
+}
+
+fn era_told(ctx: &mut Ctx<'_>) -> Result<(), Fail> {
+    let mut header = ctx.header()?;
+    if header.era_untold.take().is_some() {
+        ctx.put(key::header(ctx.scene.shard), &header);
+    }
     Ok(())
 }
 

@@ -38,6 +38,16 @@ record! {
         pub level: u16,
         /// Times that an older copy of the shard was put back. Generations begin with it.
         pub era: u16,
+    } tags {
+        /// Since this era began not everybody has told what is open: these rows, an older copy, do not say of whom to wait.
+        1 => pub era_untold: Option<bool>,
+    }
+}
+
+impl Header {
+    /// See the field.
+    pub fn is_era_untold(&self) -> bool {
+        self.era_untold == Some(true)
     }
 }
 

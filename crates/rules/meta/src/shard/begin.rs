@@ -27,6 +27,7 @@ impl Shard {
             epoch: 0,
             level: crate::command::COMMAND_LEVEL_MIN,
             era: 0,
+            era_untold: false,
             leads: false,
             state: ShardState::New,
             serves: false,
@@ -97,6 +98,7 @@ impl Shard {
             epoch: header.epoch,
             level: header.level,
             era: header.era,
+            era_untold: header.is_era_untold(),
             serials: Serials::new(header.serials_end),
             terms: terms.transpose()?.unwrap_or_default(),
             last,
@@ -104,11 +106,12 @@ impl Shard {
         }))
     }
 
-    /// What is reserved of its numbers lies behind a jump.
-    pub fn renew_serials<S: Store>(&mut self, host: &Host<S>) -> Result<(), StoreError> {
+    /// What is reserved of its numbers lies behind a jump, and its rows do not say any more of whom to wait.
+    pub fn jumped<S: Store>(&mut self, host: &Host<S>) -> Result<(), StoreError> {
         let Some(bytes) = host.store.get(&key::header(self.id))? else { return Ok(()) };
         let header = Header::from_bytes(&bytes).map_err(|e| corrupt("shard header", e))?;
         self.serials = Serials::new(header.serials_end);
+        self.era_untold = header.is_era_untold();
         Ok(())
     }
 
@@ -234,9 +237,10 @@ impl Shard {
             return Ok(false);
         }
         self.serves = true;
-        // Whoever never had anything open here has nothing to tell; nobody had on a shard that was made just now.
-        let living: BTreeSet<ClientId> =
-            host.sessions.living().filter(|client| self.holders.contains_key(client)).collect();
+        // Whoever never had anything open here has nothing to tell; nobody had on a shard that was made just now. An older
+        // copy that was put back says nothing of who came since.
+        let may_hold = |client: &ClientId| self.era_untold || self.holders.contains_key(client);
+        let living: BTreeSet<ClientId> = host.sessions.living().filter(may_hold).collect();
         let is_known = living.is_empty();
         // Another life of the server is noticed by itself. Of a term that begins in the same one hears who asks the shard, and
         // who waits for a lock on it asks nothing.
@@ -246,7 +250,7 @@ impl Shard {
         }
         self.grace.begin(living, host.now.plus(host.config.grace_ms));
         if is_known {
-            self.opens_known();
+            self.opens_known(host)?;
         }
         self.deletions.look_now(host.now);
         self.rescan_deletions(host)?;
@@ -298,6 +302,7 @@ mod tests {
                 epoch: 1,
                 level,
                 era: 0,
+                era_untold: None,
             };
             let mut store = MemoryStore::default();
             let batch = Batch::from([(key::header(id), Some(header.to_bytes()))]);

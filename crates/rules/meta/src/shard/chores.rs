@@ -3,7 +3,7 @@
 //! the fence list make anew.
 
 use super::Shard;
-use crate::command::{CancelGrowth, Internal, Lane, Purge, SessionGone};
+use crate::command::{CancelGrowth, EraTold, Internal, Lane, Purge, SessionGone};
 use crate::fail::corrupt;
 use crate::group::Host;
 use crate::key::{self, Table};
@@ -87,10 +87,14 @@ impl Shard {
     }
 
     /// What is open is known: orphans that nobody claimed go.
-    pub(super) fn opens_known(&mut self) {
+    pub(super) fn opens_known<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
         if !self.orphans.is_empty() {
             self.chores.sweeps.push_back(Sweep::Orphans { after: None });
         }
+        if core::mem::take(&mut self.era_untold) {
+            self.decide(host, &Internal::EraTold(EraTold {}))?;
+        }
+        Ok(())
     }
 
     /// Growths that are too old are given up.
@@ -168,7 +172,7 @@ impl Shard {
                 let ended = self.opens.end_some(&mut host.opens, client, host.config.limits.purge_batch);
                 if ended.is_empty() {
                     if self.grace.reported(client) {
-                        self.opens_known();
+                        self.opens_known(host)?;
                     }
                     return Ok(None);
                 }

@@ -175,7 +175,7 @@ impl Shard {
                  on far behind it",
                 self.id
             ));
-            self.renew_serials(host)?;
+            self.jumped(host)?;
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Shard {
         self.terms.push(term, index);
         self.decide(host, &Internal::Format(format.clone()))?;
         self.started = Some(index);
-        self.renew_serials(host)?;
+        self.jumped(host)?;
         host.out.sync_now = true;
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Shard {
                 let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
                 self.writes(host, client, new, false)?;
                 if m.last && self.grace.reported(client) {
-                    self.opens_known();
+                    self.opens_known(host)?;
                 }
             }
             _ => {}

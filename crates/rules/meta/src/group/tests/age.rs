@@ -90,6 +90,70 @@ fn an_older_copy_goes_on_behind_all_that_was_given() {
     bed.check();
 }
 
+/// Goal: an older copy says nothing of who came since: all that live are waited for, also when the server is started once more
+/// meanwhile. Until they have told, nobody gets another's lock, and no file goes under who has it open. Then the rows say again
+/// of whom to wait.
+#[test]
+fn an_older_copy_waits_for_everybody() {
+    const THIRD: Who = Who { client: 3, slot: 0 };
+    let living = [1, 2, 3];
+    let mut bed = Bed::new();
+    let fences = bed.fences(&living);
+    bed.step(Input::Fences(fences));
+    let (file, _) = bed.grown("f", 1);
+    let gone = bed.create(ME, Ino::ROOT, "gone");
+    let copy = bed.log.len() as u64;
+    let open = |ino| Reclaimed { ino, mode: OpenMode::Write, open_seq: 1, reserved: 0 };
+    let claim = Reclaim {
+        opens: vec![open(file), open(gone)],
+        locks: vec![ReclaimedLock { ino: file, lock: super::locking::set(file, 1, None, 1).lock, order: 1 }],
+        last: true,
+        term: None,
+    };
+    for ino in [file, gone] {
+        bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+    }
+    bed.call(ME, super::locking::set(file, 1, None, 1)).unwrap();
+    bed.crash(0, copy, &living);
+    let mut restored = map(1, 5);
+    (restored.shards[0].era, restored.version) = (1, MapVersion(2));
+    bed.step(Input::Map { own: OWN, map: restored.clone() });
+    let waits = |bed: &Bed| bed.server.shards[&ShardId(0)].is_in_grace();
+    let lock = |bed: &mut Bed| bed.call(OTHER, super::locking::set(file, 2, None, 1)).err();
+    for order in 1..3 {
+        assert!(waits(&bed));
+        bed.open(OTHER, file, OpenMode::Write, order).unwrap();
+        assert_eq!(lock(&mut bed), Some(Status::GRACE));
+        bed.truncate(OTHER, file, 0).unwrap();
+        assert!(bed.deleted.is_empty(), "under who may write to them");
+        bed.restart(&living);
+        bed.step(Input::Map { own: OWN, map: restored.clone() });
+    }
+    bed.unlink(OTHER, Ino::ROOT, "gone").unwrap();
+    bed.report(OTHER);
+    bed.call(ME, claim).unwrap();
+    assert!(waits(&bed) && bed.inode(gone).is_some());
+    bed.report(THIRD);
+    assert!(!waits(&bed) && bed.inode(gone).is_some());
+    bed.open(OTHER, file, OpenMode::Write, 9).unwrap();
+    assert_eq!(lock(&mut bed), Some(errno(Errno::EAGAIN)), "it was told");
+    let whole = bed.log.len() as u64;
+    bed.restart(&living);
+    [ME, OTHER].into_iter().for_each(|who| bed.report(who));
+    assert!(!waits(&bed), "the third never had anything open");
+    // A power cut takes the word that all have told: all are asked again.
+    let told = bed.log[..whole as usize].iter().rposition(|record| {
+        let command = Command::decode(&record.bytes, ShardId(0), record.index);
+        command.is_ok_and(|command| matches!(command.action, Action::Internal(Internal::EraTold(_))))
+    });
+    bed.crash(0, told.unwrap() as u64, &living);
+    [ME, OTHER].into_iter().for_each(|who| bed.report(who));
+    assert!(waits(&bed));
+    bed.report(THIRD);
+    assert!(!waits(&bed));
+    bed.check();
+}
+
 /// Goal: one shard's term ends and begins alone: what is open there is forgotten until it is told again, who waits there is
 /// told to ask again, and the other shard notices nothing.
 #[test]
