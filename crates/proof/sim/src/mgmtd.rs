@@ -9,6 +9,9 @@ use skep_wire::{Refusal, Status};
 /// A silent session ends after this, in milliseconds.
 pub const SESSION_TIMEOUT_MS: u64 = 6_000;
 
+// By the upper half of a shard's epoch metadata servers tell that mgmtd was put back. Neither crate of rules knows the other.
+const _: () = assert!(skep_cluster::limits::RESTORED_JUMP == 1 << skep_meta::limit::EPOCH_HISTORY_BITS);
+
 pub struct Mgmtd {
     registry: Registry,
     durable: State,

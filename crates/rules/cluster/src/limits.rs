@@ -39,7 +39,8 @@ pub const STARTS_MAX: usize = 4_096;
 pub const INDEX_EVERY_MS: u64 = 10_000;
 /// Times that older copies of a shard can be put back: the era is part of the generations that it gives.
 pub const ERAS_MAX: u16 = 255;
-/// What an older registry that was put back leaves out of the ids of clients, of fence epochs, of its changes ...
+/// What an older registry that was put back leaves out of the ids of clients, of fence epochs, of its changes, of the epochs of
+/// shards (metadata servers tell by it that it was: `EPOCH_HISTORY_BITS` of their rules) ...
 pub const RESTORED_JUMP: u64 = 1 << 32;
 /// ... and of the ids of nodes, targets and pools: more than anybody gave since the copy was made.
 pub const RESTORED_JUMP_SMALL: u32 = 1 << 16;

@@ -12,6 +12,9 @@ pub const ERA_GENERATION_BITS: u32 = 24;
 pub const ERA_TERM_BITS: u32 = 32;
 /// Terms of all eras lie below: one that a target claims to have heard, from here on, nobody follows.
 pub const TERMS_END: u64 = 1 << (ERA_TERM_BITS + u16::BITS);
+/// Epochs of a shard in one history of mgmtd's registry, as a power of two: one that is put back from a backup goes on so far
+/// behind it (`RESTORED_JUMP` in mgmtd's rules).
+pub const EPOCH_HISTORY_BITS: u32 = 32;
 /// Entries of one directory whose names may have the same hash.
 pub const COLLISIONS_MAX: u32 = 256;
 /// Requests that wait for something (a sync, a trim, another shard) at once; more are BUSY.

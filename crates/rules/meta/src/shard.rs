@@ -38,7 +38,7 @@ pub use locks::is_circle_over;
 pub use opens::OpenCounts;
 
 use crate::group::{Host, LOOPBACK, Load, Reply};
-use crate::row::header::{Keys, Terms};
+use crate::row::header::{Given, Keys, Terms};
 use crate::store::{Store, StoreError};
 use absorb::Later;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -72,7 +72,9 @@ pub struct Shard {
     era: u16,
     /// As its rows say: since this era began not everybody has told what is open.
     era_untold: bool,
-    /// The map says that this server answers for it.
+    /// As its rows say: another server may have newer ones.
+    given: Option<Given>,
+    /// The map says that this server answers for it, and its rows do not say otherwise.
     leads: bool,
     /// As the map says: nobody is served from a shard that is still new.
     state: ShardState,

@@ -54,8 +54,11 @@ fn left(until: Instant) -> Duration {
 
 fn node_checks(cluster: &Cluster, node: &NodeEntry, until: Instant, more: More<'_>) -> Vec<Check> {
     let answer = ping(cluster, node, left(until).min(ANSWER_LIMIT));
-    let mut checks: Vec<Check> =
-        answer.as_ref().ok().and_then(|lost| lost_check(node, *lost)).into_iter().collect();
+    let mut checks: Vec<Check> = answer
+        .iter()
+        .flat_map(|told| [unserved_check(node, *told), lost_check(node, *told)])
+        .flatten()
+        .collect();
     if answer.is_ok() {
         checks.extend(more(node, left(until)));
     }
@@ -64,36 +67,53 @@ fn node_checks(cluster: &Cluster, node: &NodeEntry, until: Instant, more: More<'
 }
 
 /// Asks one daemon directly: mgmtd may hear a node that clients cannot reach.
-fn ping(cluster: &Cluster, node: &NodeEntry, limit: Duration) -> Outcome<Lost> {
+fn ping(cluster: &Cluster, node: &NodeEntry, limit: Duration) -> Outcome<Told> {
     let mut link = cluster.node(node);
     link.limit = limit;
     match node.service {
-        ServiceKind::Mgmtd => Ok(Lost::default()),
-        ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| Lost::default()),
+        ServiceKind::Mgmtd => Ok(Told::default()),
+        ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| Told::default()),
         ServiceKind::Metad => {
             let stats = link
                 .ask_shard(ShardId::default(), &GroupStats {})
                 .map_err(|e| Failure::call(&node.alias, &e))?;
             let count = |name: &str| stats.counters.iter().find(|c| c.name == name).map_or(0, |c| c.value);
-            Ok(Lost { chunk_files: count("lost_chunk_files"), example: count("lost_chunk_file_of") })
+            Ok(Told {
+                lost: count("lost_chunk_files"),
+                example: count("lost_chunk_file_of"),
+                unserved: count("unserved_shards"),
+            })
         }
     }
 }
 
-/// Chunk files of which something is lost, as a metadata server was told.
+/// What a metadata server says is wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Lost {
-    chunk_files: u64,
+struct Told {
+    /// Chunk files of which something is lost.
+    lost: u64,
+    /// The inode of one.
     example: u64,
+    /// Shards that are its own by the map, and that it does not serve.
+    unserved: u64,
 }
 
-fn lost_check(node: &NodeEntry, lost: Lost) -> Option<Check> {
-    if lost.chunk_files == 0 {
+fn unserved_check(node: &NodeEntry, told: Told) -> Option<Check> {
+    let detail = format!(
+        "{} shards that mgmtd gives to it are not served: their rows are not here, or another server may have newer ones",
+        told.unserved
+    );
+    let hint = "its log names them, and says what to put back";
+    (told.unserved > 0).then(|| check(Verdict::Error, "shard", &node.alias, detail, hint))
+}
+
+fn lost_check(node: &NodeEntry, told: Told) -> Option<Check> {
+    if told.lost == 0 {
         return None;
     }
     let detail = format!(
         "{} chunk files are missing or shorter than what was written, such as of inode {}: reads of them give EIO",
-        lost.chunk_files, lost.example
+        told.lost, told.example
     );
     let hint = "its log names them; find FILE by `find MOUNT -inum N`, see `skep entry info FILE`; put the chunk files \
                 back from a backup, or give up what is lost: skep entry repair --zero FILE";
@@ -285,6 +305,16 @@ mod tests {
             ways_out.contains("put its directory back")
                 && ways_out.contains("target remove target-101 --force")
         );
+    }
+
+    /// Goal: shards of which a metadata server serves nobody, though it answers, are an error.
+    #[test]
+    fn shards_that_nobody_serves_are_told() {
+        let node = samples::status().nodes[0].node.clone();
+        assert_eq!(unserved_check(&node, Told::default()), None);
+        let found = unserved_check(&node, Told { unserved: 2, ..Told::default() }).unwrap();
+        assert!(found.verdict == Verdict::Error && found.detail.starts_with("2 shards"), "{found:?}");
+        assert!(found.subject == "metad-1" && found.hint.contains("log"));
     }
 
     /// Goal: mgmtd's view and our own of a node are told apart.

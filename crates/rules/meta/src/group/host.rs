@@ -207,6 +207,15 @@ impl<S: Store> Host<S> {
         Refusal::with(Status::NOT_READY, text)
     }
 
+    /// Why a shard that the map gives to this group is not served, though its rows are here.
+    pub fn withheld(&self, shard: ShardId, to: NodeId) -> Refusal {
+        let text = format!(
+            "node {} gave shard {shard} to node {to}, which a map from a backup does not know: its log says what to put back",
+            self.own
+        );
+        Refusal::with(Status::NOT_READY, text)
+    }
+
     /// Who waits for events by a shard that is not of this group any more is to ask elsewhere.
     pub fn dismiss_askers(&mut self) {
         let (seats, own) = (&self.seats, self.own);

@@ -41,6 +41,7 @@ impl<S: Store> Group<S> {
         for entry in map.shards.iter().filter(|entry| entry.is_led_by(own)) {
             self.lead(entry, map.names, level)?;
         }
+        self.warn_of_withheld();
         self.require_rows(map, own)?;
         self.note_new_shards(&known);
         self.begin_service()

@@ -1,11 +1,13 @@
 //! Counters.
 
 use super::Group;
+use crate::shard::Shard;
 use crate::store::Store;
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use skep_wire::meta::{Counter, MetaRequest};
+use skep_wire::mgmt::{ShardEntry, ShardState};
 
 /// Counted since the start.
 #[derive(Debug, Default)]
@@ -62,6 +64,17 @@ impl Counters {
 }
 
 impl<S: Store> Group<S> {
+    /// Shards that the map gives to this group and of which it serves nobody: their rows are not here, or others may have newer
+    /// ones.
+    fn unserved(&self) -> impl Iterator<Item = &ShardEntry> {
+        let own = self.host.own;
+        let given = self.host.seats.values().filter(move |seat| seat.is_led_by(own));
+        given.filter(|seat| {
+            let leads = self.shards.get(&seat.shard).is_some_and(Shard::leads);
+            seat.state == ShardState::Active && !leads
+        })
+    }
+
     /// Values of the moment, for `GroupStats`.
     pub(crate) fn gauges(&self) -> Vec<(&'static str, u64)> {
         let mut sums: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -72,6 +85,7 @@ impl<S: Store> Group<S> {
             self.shards.values().map(|shard| shard.lost_example(self.host.now)).find(|ino| *ino != 0);
         sums.extend([
             ("shards", self.shards.values().filter(|shard| shard.leads()).count() as u64),
+            ("unserved_shards", self.unserved().count() as u64),
             ("open_files", self.host.opens.all() as u64),
             ("sessions", self.host.sessions.living().count() as u64),
             ("errands", self.host.errands.len() as u64),

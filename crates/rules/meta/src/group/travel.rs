@@ -10,7 +10,7 @@ use super::{Group, not_ready};
 use crate::command::COMMAND_LEVEL_MAX;
 use crate::key;
 use crate::limit::{SWEEP_PAUSE_MS, TRAVEL_BYTES};
-use crate::row::header::{FORMAT, Header};
+use crate::row::header::{FORMAT, Given, Header};
 use crate::shard::Shard;
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -161,7 +161,7 @@ impl<S: Store> Group<S> {
     /// under way here, and none begins before the map says so.
     pub(super) fn give_rows(&mut self, request: &Request, m: &FetchRows) -> Result<(), StoreError> {
         let result = match self.admit_fetch(request) {
-            Ok(head) => self.part_of(head, m).map(|reply| Ok(reply.to_bytes()))?,
+            Ok(head) => self.give_part(head, request, m)?.map(|part| part.to_bytes()),
             Err(refusal) => Err(refusal),
         };
         self.host.reply(request.reply_to, ShardStamp::default(), result);
@@ -200,6 +200,50 @@ impl<S: Store> Group<S> {
             (Some(shard), Ok(Some(head))) if !shard.has_term() => Ok(head),
             (Some(_), _) => refuse("its term is not over here"),
             (None, _) => Err(self.host.missing(id)),
+        }
+    }
+
+    /// Before the last part is told, the header says so, on stable storage: from then on another server may serve the shard,
+    /// and this one is not to serve these rows again by a map of mgmtd's that was put back from a backup of before that.
+    fn give_part(
+        &mut self,
+        head: Head,
+        request: &Request,
+        m: &FetchRows,
+    ) -> Result<Result<RowsReply, Refusal>, StoreError> {
+        let (id, given) = (head.shard, Given { epoch: request.call.epoch, to: request.peer.node });
+        let part = self.part_of(head, m)?;
+        if part.more || self.shards.get(&id).is_none_or(|shard| shard.is_given(given)) {
+            return Ok(Ok(part));
+        }
+        let Some(bytes) = self.host.store.get(&key::header(id))? else {
+            return Ok(Err(self.host.missing(id)));
+        };
+        let header = Header::from_bytes(&bytes).map_err(|e| crate::fail::corrupt("shard header", e))?;
+        let header = Header { given: Some(given), ..header };
+        // By its head whoever asks again waits for this record.
+        self.log_rows(&[head], [(key::header(id), Some(header.to_bytes()))].into())?;
+        self.host.out.sync_now = true;
+        if let Some(shard) = self.shards.get_mut(&id) {
+            shard.note_given(given);
+        }
+        let text =
+            format!("shard {id} is not given to node {} yet: that it is is being written down", given.to);
+        Ok(Err(Refusal::with(Status::NOT_READY, text)))
+    }
+
+    /// Shards that mgmtd, put back from a backup, gives to this server, and that it has given away since.
+    pub(super) fn warn_of_withheld(&mut self) {
+        for shard in self.shards.values() {
+            let Some(to) = shard.withheld_for(&self.host) else { continue };
+            if self.travels.is_news(shard.id, self.host.shard_epoch(shard.id)) {
+                self.host.out.warn(format!(
+                    "shard {} is not served: all its rows were given to node {to}, and mgmtd's map, which was put back from a \
+                     backup of before that, gives it to this server again. What was changed at node {to} since would be \
+                     missing. Stop mgmtd, and put its newest copy back",
+                    shard.id
+                ));
+            }
         }
     }
 
@@ -291,7 +335,8 @@ impl<S: Store> Group<S> {
         // The log knows its head before any record of it.
         let moves = Moves { came: Vec::from([head]), gone: Vec::new() };
         self.host.log(&[], Batch::new(), Record::moves(self.host.next_seq(), &moves))?;
-        let header = Header { epoch: arrival.epoch, ..header };
+        // Where it comes from it is given away, not here.
+        let header = Header { epoch: arrival.epoch, given: None, ..header };
         let batch = [(key::header(id), Some(header.to_bytes())), (applied_key(id), Some(head.to_bytes()))];
         self.log_rows(&[head], batch.into())?;
         self.host.out.sync_now = true;

@@ -51,6 +51,7 @@ fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
         level: m.level,
         era: m.era,
         era_untold: None,
+        given: None,
     };
     ctx.put(key::header(shard), &header);
     // Its first term begins with its first record.
@@ -82,6 +83,8 @@ fn place(ctx: &mut Ctx<'_>, m: &Place) -> Result<(), Fail> {
         // Who came since the copy was made has no row in it, and may have files open.
         header.era_untold = Some(true);
     }
+    // It is this server's again, by who knows that it was given away.
+    header.given = None;
     ctx.put(key::header(ctx.scene.shard), &header);
     Ok(())
 }

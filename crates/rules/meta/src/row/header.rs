@@ -1,6 +1,6 @@
 //! The header of a shard, and the terms of the server's log.
 
-use skep_types::{LogIndex, NamesKey, ShardId, Term, record};
+use skep_types::{LogIndex, NamesKey, NodeId, ShardId, Term, record};
 
 /// Version of the row format that this release writes and reads.
 pub const FORMAT: u16 = 1;
@@ -13,6 +13,17 @@ record! {
         pub names: NamesKey,
         /// The shard's own, never told to a client.
         pub secret: NamesKey,
+    }
+}
+
+record! {
+    /// All rows of a shard were told to another server, which serves it from then on if mgmtd says so.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Given {
+        /// Epoch of the shard's place in the map by which they were.
+        pub epoch: u64,
+        /// The server.
+        pub to: NodeId,
     }
 }
 
@@ -41,6 +52,8 @@ record! {
     } tags {
         /// Since this era began not everybody has told what is open: these rows, an older copy, do not say of whom to wait.
         1 => pub era_untold: Option<bool>,
+        /// It was given away, if mgmtd says so.
+        2 => pub given: Option<Given>,
     }
 }
 

@@ -19,7 +19,7 @@ impl Shard {
             host.locate(&request.call)?;
         }
         if !self.is_ready(host) {
-            return Err(not_ready());
+            return Err(self.withheld_for(host).map_or_else(not_ready, |to| host.withheld(self.id, to)));
         }
         let role = request.peer.role;
         let allowed = match request.message {

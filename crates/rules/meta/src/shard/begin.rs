@@ -28,6 +28,7 @@ impl Shard {
             level: crate::command::COMMAND_LEVEL_MIN,
             era: 0,
             era_untold: false,
+            given: None,
             leads: false,
             state: ShardState::New,
             serves: false,
@@ -99,6 +100,7 @@ impl Shard {
             level: header.level,
             era: header.era,
             era_untold: header.is_era_untold(),
+            given: header.given,
             serials: Serials::new(header.serials_end),
             terms: terms.transpose()?.unwrap_or_default(),
             last,
@@ -303,6 +305,7 @@ mod tests {
                 level,
                 era: 0,
                 era_untold: None,
+                given: None,
             };
             let mut store = MemoryStore::default();
             let batch = Batch::from([(key::header(id), Some(header.to_bytes()))]);

@@ -3,12 +3,12 @@
 use super::{Locks, Shard};
 use crate::command::{Format, Internal, Place};
 use crate::group::{Host, not_ready};
-use crate::limit::{CHASE_MS, ERA_TERM_BITS, RETRY_FIRST_MS, RETRY_LAST_MS, TERMS_END};
-use crate::row::header::Keys;
+use crate::limit::{CHASE_MS, EPOCH_HISTORY_BITS, ERA_TERM_BITS, RETRY_FIRST_MS, RETRY_LAST_MS, TERMS_END};
+use crate::row::header::{Given, Keys};
 use crate::store::{Store, StoreError};
 use alloc::format;
-use skep_types::{LogIndex, Millis, Term};
-use skep_wire::mgmt::ShardEntry;
+use skep_types::{LogIndex, Millis, NodeId, Term};
+use skep_wire::mgmt::{ShardEntry, ShardState};
 
 /// The next term does not begin here.
 pub(super) const NEVER: Millis = Millis(u64::MAX);
@@ -61,10 +61,35 @@ impl Shard {
         &self.locks
     }
 
+    /// Were all its rows told to another server, by an order that whoever made this place in the map does not know? Then
+    /// mgmtd was put back from a backup of before that, and the other one may have served newer rows.
+    fn is_beyond(&self, entry: &ShardEntry) -> bool {
+        let history = |epoch: u64| epoch >> EPOCH_HISTORY_BITS;
+        let follows =
+            |given: Given| entry.epoch > given.epoch && history(entry.epoch) == history(given.epoch);
+        entry.state != ShardState::Moving && self.given.is_some_and(|given| !follows(given))
+    }
+
+    /// Which server has newer rows of it, perhaps, though the map gives it to this one.
+    pub fn withheld_for<S: Store>(&self, host: &Host<S>) -> Option<NodeId> {
+        let is_withheld = host.leads(self.id) && !self.leads;
+        self.given.filter(|_| is_withheld).map(|given| given.to)
+    }
+
+    /// All its rows are told to another server, as the header says that is being written.
+    pub fn note_given(&mut self, given: Given) {
+        self.given = Some(given);
+    }
+
+    /// Does its header say so of this order?
+    pub fn is_given(&self, given: Given) -> bool {
+        self.given == Some(given)
+    }
+
     /// Where the map has it. Who answers for it no more forgets what only its term knew. In a later era its terms lie
     /// behind all that were ever in use: targets, which may have heard of later ones than this copy has, take no other.
     pub fn placed<S: Store>(&mut self, host: &mut Host<S>, entry: &ShardEntry) -> Result<(), StoreError> {
-        (self.leads, self.state) = (host.leads(self.id), entry.state);
+        (self.leads, self.state) = (host.leads(self.id) && !self.is_beyond(entry), entry.state);
         let first = first_of(entry.era);
         self.least = self.least.max(first);
         let is_over = !self.leads || self.term() < first;
@@ -163,11 +188,12 @@ impl Shard {
     /// Its place in the map is another one than it knew.
     pub fn take_place<S: Store>(&mut self, host: &mut Host<S>, place: &Place) -> Result<(), StoreError> {
         let Place { epoch, level, era } = *place;
-        if (self.epoch, self.level, self.era) == (epoch, level, era) {
+        if !self.leads || (self.epoch, self.level, self.era) == (epoch, level, era) {
             return Ok(());
         }
         let jumps = era > self.era;
         (self.epoch, self.level, self.era) = (epoch, level, era);
+        self.given = None;
         self.decide(host, &Internal::Place(Place { epoch, level, era }))?;
         if jumps {
             host.out.note(format!(

@@ -330,6 +330,82 @@ fn a_map_of_before_a_move_ends_nobody() {
     assert!(format!("{ended:?}").contains("2 shards of this server"), "{ended:?}");
 }
 
+/// Goal: the last part of a shard is told only once the rows say so, on stable storage. From then on a map that does not know of
+/// it, of a mgmtd that was put back from a backup, has nobody served from these rows: others may have changed newer ones. mgmtd
+/// that knows can give it back.
+#[test]
+fn a_map_of_before_a_move_serves_no_older_rows() {
+    let (mut bed, moving) = source();
+    let whole = |bed: &mut Bed| -> Result<(), Refusal> {
+        let mut ask = first();
+        loop {
+            let part = fetch(bed, THERE, SHARD, 2, ask.clone())?;
+            let Some(row) = part.rows.last().filter(|_| part.more) else { return Ok(()) };
+            ask.behind = row.key.clone();
+        }
+    };
+    let started = |bed: &mut Bed, kept| {
+        bed.log.truncate(kept);
+        bed.server = Group::new(config(), MemoryStore::on_disk()).unwrap();
+        bed.log.iter().for_each(|record| bed.server.replay(record).unwrap());
+        bed.server.start();
+        bed.warnings.clear();
+        let fences = bed.fences(&[1]);
+        bed.step(Input::Fences(fences));
+    };
+    let at = |bed: &mut Bed, epoch: u64, version| {
+        let map = MapReply { version: MapVersion(version), ..placed(ShardState::Active, &[OWN], epoch) };
+        bed.step(Input::Map { own: OWN, map });
+        let to = bed.send_as(ME, SHARD, 0, GetAttr { ino: Ino::ROOT }.into());
+        bed.replies[&to].1.clone().map(drop)
+    };
+    bed.auto_sync = false;
+    let before = bed.log.len();
+    let refused = whole(&mut bed).unwrap_err();
+    assert!(refused.to_string().contains("being written down"), "{refused}");
+    let refused = whole(&mut bed).unwrap_err();
+    assert!(refused.to_string().contains("not on stable storage"), "{refused}");
+    bed.auto_sync = true;
+    bed.sync();
+    assert_eq!(whole(&mut bed), Ok(()));
+    let (after, jump) = (bed.log.len(), 1 << crate::limit::EPOCH_HISTORY_BITS);
+    assert_eq!(after, before + 1, "it is written once");
+
+    started(&mut bed, after);
+    for (version, epoch) in [(20, 1), (21, 1), (22, 1 + jump)] {
+        let refused = at(&mut bed, epoch, version).unwrap_err();
+        assert!(
+            refused.status == Status::NOT_READY && refused.to_string().contains("to node 9"),
+            "{refused}"
+        );
+    }
+    let warned = |bed: &Bed| bed.warnings.iter().filter(|line| line.contains("newest copy back")).count();
+    assert_eq!(warned(&bed), 2, "{:?}", bed.warnings);
+    assert!(bed.server.has_term(ShardId(1)) && !bed.server.has_term(SHARD) && bed.server.is_ready());
+    assert!(bed.server.gauges().contains(&("unserved_shards", 1)));
+    assert!(bed.log[after..].iter().all(|record| record.shard != SHARD), "nothing of it is changed");
+    assert_eq!(at(&mut bed, 3, 30), Ok(()), "it knows of it, and gives it back");
+    let last = bed.log.len();
+    started(&mut bed, last);
+    assert_eq!((at(&mut bed, 3 + jump, 40), warned(&bed)), (Ok(()), 0), "these rows are the newest");
+    bed.check();
+
+    let (mut cut, _) = source();
+    assert!(whole(&mut cut).is_err());
+    started(&mut cut, before);
+    assert_eq!(at(&mut cut, 1 + jump, 20), Ok(()), "nobody was told the last part");
+
+    // Where it has come, it is not given away.
+    let mut other = Other::new(&[]);
+    let (mut bed, _) = source();
+    assert!(whole(&mut bed).is_err() && whole(&mut bed).is_ok());
+    other.told(&moving, &bed);
+    other.fetch(&mut bed);
+    let active = MapReply { version: MapVersion(41), ..placed(ShardState::Active, &[THERE], 3 + jump) };
+    other.told(&active, &bed);
+    assert!(other.server.has_term(SHARD));
+}
+
 /// Goal: a client that waits for events by a shard that goes to another server is answered at once, so that it asks there.
 #[test]
 fn who_waits_by_a_shard_that_goes_is_answered() {
