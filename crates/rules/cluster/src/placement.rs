@@ -11,7 +11,7 @@ use skep_wire::{Refusal, Status};
 
 impl Registry {
     /// Spreads the shards of a new cluster evenly over its metadata servers, once all of them have registered: who comes later gets
-    /// none, for formatted shards do not move by themselves.
+    /// none, for formatted shards do not move by themselves. Each group of a server counts as one.
     pub(crate) fn place_shards(&mut self, out: &mut Output) {
         let is_homeless = |entry: &&ShardEntry| entry.members.is_empty() && entry.state == ShardState::New;
         let homeless = self.state.shards.iter().filter(is_homeless);
@@ -21,7 +21,13 @@ impl Registry {
         if shards.is_empty() || metads.len() < self.config.metas {
             return;
         }
-        out.notes.push(format!("{} shards are spread over {} metadata servers", shards.len(), metads.len()));
+        let members: Vec<&str> = metads.iter().map(|id| self.state.nodes[id].alias.as_str()).collect();
+        out.notes.push(format!(
+            "{} shards are spread over {} metadata servers (of groups each is one): {}; whoever registers later gets none",
+            shards.len(),
+            metads.len(),
+            members.join(", ")
+        ));
         let places = shards.into_iter().zip(metads.iter().cycle());
         let places = places.map(|(shard, node)| Placed { shard, node: *node }).collect();
         self.commit(PlaceShards { places }, out);

@@ -2,11 +2,11 @@
 
 mod bed;
 
-use bed::{CONFIG, Cluster, heartbeat};
-use skep_cluster::{Registry, State};
+use bed::{CONFIG, Cluster, heartbeat, registration};
+use skep_cluster::{Input, Peer, Registry, State};
 use skep_types::{
-    Capacity, Consistency, Decode, Encode, FenceEpoch, MapVersion, NodeId, Reachability, ServiceKind,
-    TargetId, Term, Uuid,
+    Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, MapVersion, NodeId, Reachability,
+    ServiceKind, TargetId, Term, Uuid,
 };
 use skep_wire::Status;
 use skep_wire::mgmt::*;
@@ -46,8 +46,12 @@ fn shards_are_spread_over_the_metads_of_a_new_cluster() {
     c.node(2, ServiceKind::Metad, "").unwrap();
     c.node(2, ServiceKind::Metad, "").unwrap();
     assert!(c.map().shards.iter().all(|shard| shard.members.is_empty()), "one is missing");
-    c.node(3, ServiceKind::Metad, "").unwrap();
-    c.node(4, ServiceKind::Metad, "").unwrap();
+    let last = MgmtRequest::from(registration(3, ServiceKind::Metad, "m3"));
+    let peer = Peer { client: ClientId(0) };
+    let notes = c.step(Input::Request { reply_to: 7, peer, request: last }).notes;
+    let told = notes.iter().find(|note| note.contains("4 shards are spread")).unwrap();
+    assert!(told.contains(": metad-1, metad-2, m3; whoever registers later gets none"), "{told}");
+    assert!(c.node(4, ServiceKind::Metad, "").is_ok());
     let placed = |c: &mut Cluster| {
         c.map().shards.iter().map(|entry| (entry.members.clone(), entry.epoch)).collect::<Vec<_>>()
     };

@@ -206,6 +206,7 @@ fn registry_checks(status: &StatusReply) -> Vec<Check> {
         checks.push(space_check(&node.node.alias, node.capacity));
     }
     checks.push(shard_check(status));
+    checks.extend(idle_check(status));
     checks.extend(status.sessions.iter().map(session_check));
     checks.extend(status.evictions.iter().map(eviction_check));
     checks
@@ -262,10 +263,43 @@ fn shard_check(status: &StatusReply) -> Check {
     }
 }
 
+/// Once the shards are spread, whoever registers gets none, and none moves by itself: perhaps not what was meant. It may be, too:
+/// a server can be emptied on purpose.
+fn idle_check(status: &StatusReply) -> Option<Check> {
+    let used = || status.shards.iter().filter(|shard| shard.state != ShardState::Retired);
+    if used().any(|shard| shard.members.is_empty()) {
+        return None;
+    }
+    let groups: Vec<&NodeEntry> = status.nodes.iter().map(|node| &node.node).filter(is_group).collect();
+    let has_none = |group: &&&NodeEntry| !used().any(|shard| shard.members.contains(&group.node));
+    let idle: Vec<&str> = groups.iter().filter(has_none).map(|group| group.alias.as_str()).collect();
+    if idle.is_empty() {
+        return None;
+    }
+    let detail = format!(
+        "{} of {} metadata servers and groups have no shards, so nothing of the namespace is on them: {}",
+        idle.len(),
+        groups.len(),
+        idle.join(", ")
+    );
+    let hint = format!(
+        "nothing, if so meant. `metas` of mgmtd counts groups, not servers, and whoever registers after so many gets none: for a \
+         new cluster over all of them, metas = {} before its first start; in one that is used shards stay where they are",
+        groups.len()
+    );
+    Some(check(Verdict::Note, "shard", "groups", detail, &hint))
+}
+
+fn is_group(node: &&NodeEntry) -> bool {
+    node.service == ServiceKind::Metad
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use skep_base::namespace::samples;
+    use skep_types::NodeId;
+    use skep_wire::mgmt::NodeStatus;
 
     fn verdicts(checks: &[Check]) -> Vec<(Verdict, &str, &str)> {
         let bad = checks.iter().filter(|check| check.verdict != Verdict::Ok);
@@ -305,6 +339,28 @@ mod tests {
             ways_out.contains("put its directory back")
                 && ways_out.contains("target remove target-101 --force")
         );
+    }
+
+    /// Goal: groups that got no shards are named, with what to set; it is a note, for it can be meant. While shards wait for
+    /// their servers nobody has got none.
+    #[test]
+    fn groups_without_shards_are_named() {
+        let mut status = samples::status();
+        let first = status.nodes[0].clone();
+        for (id, alias) in [(7, "metad-1.1"), (8, "metad-2")] {
+            let node = NodeEntry { node: NodeId(id), alias: alias.to_owned(), ..first.node.clone() };
+            status.nodes.push(NodeStatus { node, ..first.clone() });
+        }
+        let checks = registry_checks(&status);
+        assert_eq!(verdicts(&checks), [(Verdict::Note, "shard", "groups")]);
+        let found = checks.iter().find(|check| check.verdict == Verdict::Note).unwrap();
+        assert!(found.detail.starts_with("2 of 3") && found.detail.ends_with("on them: metad-1.1, metad-2"));
+        assert!(found.hint.contains("metas = 3"), "{found:?}");
+        status.shards[0].members = vec![NodeId(7)];
+        let found = idle_check(&status).unwrap();
+        assert!(found.detail.ends_with("on them: metad-2"), "{found:?}");
+        status.shards[1].members.clear();
+        assert_eq!(idle_check(&status), None);
     }
 
     /// Goal: shards of which a metadata server serves nobody, though it answers, are an error.
