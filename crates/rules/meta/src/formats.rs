@@ -146,6 +146,24 @@ mod tests {
         rows(&mut Grow);
     }
 
+    fn is_refused<R: Record>(extents: impl Fn(&mut R) -> &mut Vec<Extent>) {
+        let spoilt: [fn(&mut Extent); 2] = [|extent| extent.chunk_size = 0, |extent| extent.stripes.clear()];
+        for spoil in spoilt {
+            let mut row = R::example(Draw::FULL);
+            assert!(R::from_bytes(&row.to_bytes()).is_ok());
+            spoil(&mut extents(&mut row)[1]);
+            assert!(R::from_bytes(&row.to_bytes()).is_err());
+        }
+    }
+
+    /// Goal: rows and log records with extents in which no place can be reckoned are damaged, and say so as they are read.
+    #[test]
+    fn extents_without_stripes_or_chunks_are_refused() {
+        is_refused(|row: &mut Inode| &mut row.layout.extents);
+        is_refused(|row: &mut Growth| &mut row.layout.extents);
+        is_refused(|record: &mut Choices| record.extents.as_mut().unwrap());
+    }
+
     /// Goal: the row of an ordinary file, and how much of it each stripe takes.
     #[test]
     fn a_stripe_takes_five_bytes_of_a_row() {

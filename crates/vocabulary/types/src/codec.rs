@@ -345,6 +345,8 @@ pub trait Record: Encode + Decode + Example {}
 /// ```
 /// Tagged fields are `Option`s: `None` is not written, an absent one reads as `None`. One that is there costs 6 bytes
 /// beside its value; a record without any costs nothing for being able to have them.
+///
+/// `where is_sound` behind all that names a method of the struct: what it says no to is not read.
 #[macro_export]
 macro_rules! record {
     (
@@ -353,7 +355,7 @@ macro_rules! record {
             $($(#[$fmeta:meta])* pub $field:ident : $ty:ty),* $(,)?
         } $(tags {
             $($(#[$tmeta:meta])* $tag:literal => pub $tfield:ident : Option<$tty:ty>),* $(,)?
-        })?
+        })? $(where $sound:ident)?
     ) => {
         $(#[$meta])*
         pub struct $name {
@@ -367,10 +369,12 @@ macro_rules! record {
 
         impl $crate::codec::Example for $name {
             fn example(_draw: $crate::codec::Draw) -> Self {
-                Self {
+                let made = Self {
                     $($field: $crate::codec::Example::example(_draw.of(stringify!($field))),)*
                     $($($tfield: $crate::codec::Example::example(_draw.of(stringify!($tfield))),)*)?
-                }
+                };
+                $(let made = if made.$sound() { made } else { Self::example(_draw.again()) };)?
+                made
             }
         }
 
@@ -396,7 +400,11 @@ macro_rules! record {
                         $tfield = Some(<$tty as $crate::codec::Decode>::from_bytes(_bytes)?);
                     })*)?
                 }
-                Ok(Self { $($field,)* $($($tfield,)*)? })
+                let read = Self { $($field,)* $($($tfield,)*)? };
+                $(if !read.$sound() {
+                    return Err($crate::codec::DecodeError::Invalid(stringify!($name)));
+                })?
+                Ok(read)
             }
         }
     };

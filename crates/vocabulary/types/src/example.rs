@@ -43,6 +43,11 @@ impl Draw {
         Self { seed: name.bytes().fold(self.seed ^ 0xcbf2_9ce4_8422_2325, fnv), ..self }
     }
 
+    /// For another example, where this one will not do: with every list, and other numbers.
+    pub fn again(self) -> Self {
+        Self { fill: Fill::Full, ..self.of("again") }
+    }
+
     /// A number.
     pub fn number(self) -> u64 {
         let mixed = (self.seed ^ self.seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

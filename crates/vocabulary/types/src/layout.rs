@@ -47,7 +47,7 @@ record! {
         /// Closed: for each stripe the offset in its chunk file from which on it owns nothing (`u64::MAX`: all is its
         /// own). Empty: it is open.
         pub cuts: Vec<u64>,
-    }
+    } where can_be_reckoned
 }
 
 record! {
@@ -110,6 +110,11 @@ pub struct Piece {
 }
 
 impl Extent {
+    /// Can places in it be reckoned at all? Others are not read, wherever they come from: there is nothing to divide by.
+    fn can_be_reckoned(&self) -> bool {
+        self.chunk_size > 0 && !self.stripes.is_empty()
+    }
+
     /// Is it well formed by itself?
     pub fn is_valid(&self) -> bool {
         let closed = !self.cuts.is_empty();
@@ -211,7 +216,7 @@ impl Layout {
 
     /// The number that the next extent gets.
     pub fn next_number(&self) -> u16 {
-        self.extents.iter().map(|extent| extent.number + 1).max().unwrap_or(0)
+        self.extents.iter().map(|extent| extent.number.saturating_add(1)).max().unwrap_or(0)
     }
 
     /// Each extent is well formed, and every byte has an owner.
@@ -311,6 +316,7 @@ pub fn piece_of(local_offset: u64) -> (u32, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{Decode, DecodeError, Draw, Encode, Example};
     use alloc::vec;
 
     fn layout() -> Layout {
@@ -331,6 +337,44 @@ mod tests {
             generation: Generation(1),
             trims: Default::default(),
             extents: vec![extent(0, 0, 4 * chunk, vec![7]), extent(1, 4 * chunk, u64::MAX, vec![3, 4, 5])],
+        }
+    }
+
+    /// Goal: extents that places could not be reckoned in are not read, alone or in a layout; whatever else one says, nothing
+    /// that is reckoned from it panics.
+    #[test]
+    fn extents_without_stripes_or_chunks_are_not_read() {
+        let sound = layout();
+        assert_eq!(Layout::from_bytes(&sound.to_bytes()).as_ref(), Ok(&sound));
+        let with = |change: &dyn Fn(&mut Extent)| {
+            let mut layout = sound.clone();
+            change(&mut layout.extents[1]);
+            (Extent::from_bytes(&layout.extents[1].to_bytes()), Layout::from_bytes(&layout.to_bytes()))
+        };
+        let bad = DecodeError::Invalid("Extent");
+        assert_eq!(with(&|extent| extent.chunk_size = 0), (Err(bad), Err(bad)));
+        assert_eq!(with(&|extent| extent.stripes.clear()), (Err(bad), Err(bad)));
+        let edges = [0, 1, u64::from(u32::MAX), 1 << 40, u64::MAX - 1, u64::MAX];
+        for seed in 0..2_000 {
+            let draw = Draw::mixed(seed);
+            let mut extent = Extent::example(draw);
+            (extent.start, extent.end) = (draw.of("from").one(&edges), draw.of("to").one(&edges));
+            extent.chunk_size = draw.of("chunk").one(&[1, 3, CHUNK_MIN, 1 << 31, u32::MAX]);
+            extent.number = draw.of("number").one(&[0, 7, u16::MAX]);
+            let read = Extent::from_bytes(&extent.to_bytes()).unwrap();
+            let mut layout = Layout { extents: vec![read.clone(), read], ..Layout::default() };
+            let numbers = (layout.next_number(), layout.covered(), layout.is_valid(), layout.is_covered());
+            for at in edges {
+                let pieces = layout.pieces(at, 9);
+                assert!(pieces.iter().all(|piece| piece.len <= 9), "{numbers:?}");
+                layout.cut_floors(at);
+                layout.raise_floors_to(at);
+                for stripe in 0..layout.extents[0].stripes.len() {
+                    let extent = &layout.extents[0];
+                    let _ =
+                        (extent.file_size(stripe, at), extent.local_size(stripe, at), extent.lowest_gap());
+                }
+            }
         }
     }
 
