@@ -119,7 +119,7 @@ impl Admission {
             let text = format!("target {target} is bad (its disk failed); see `skep health`");
             return Err(Refusal::with(Status::errno(Errno::EIO), text));
         }
-        let dead = |ino, generation| self.tombstones.contains(&(ino, generation));
+        let dead = |ino, generation| self.is_buried(ino, generation);
         let stale = match request {
             StorageRequest::WriteChunk(m) => dead(m.chunk.ino, m.chunk.generation),
             StorageRequest::SealChunk(m) => dead(m.chunk.ino, m.chunk.generation),
@@ -142,6 +142,11 @@ impl Admission {
         } else {
             Ok(())
         }
+    }
+
+    /// Was this generation of the file deleted?
+    pub fn is_buried(&self, ino: Ino, generation: Generation) -> bool {
+        self.tombstones.contains(&(ino, generation))
     }
 
     /// From now on nobody reads or writes this generation of the file.

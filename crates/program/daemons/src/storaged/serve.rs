@@ -164,6 +164,16 @@ impl Storaged {
                 self.bury(m);
                 target.run(&request).map(answer)
             }
+            // The shard has given both up before it deletes, but what it sent may be in work, or come by another line.
+            StorageRequest::SealChunk(m) => {
+                let done = target.run(&request)?;
+                self.still_wanted(target, &request, m.chunk).map(|()| answer(done))
+            }
+            StorageRequest::TrimChunk(m) => {
+                let done = target.run(&request);
+                self.stays_deleted(target, m.chunk)?;
+                done.map(answer)
+            }
             _ => target.run(&request).map(answer),
         }
     }
@@ -191,9 +201,23 @@ impl Storaged {
             admission.check(target.id, Consistency::Good, request)
         };
         if checked.is_err() {
-            target.run(&DeleteChunks { target: target.id, by: None, chunks: vec![chunk] }.into())?;
+            self.delete(target, chunk)?;
         }
         checked
+    }
+
+    /// A truncate of a chunk file that was deleted meanwhile has nothing left to cut, and is done. But it may have made a
+    /// piece anew that the deletion does not know of.
+    fn stays_deleted(&self, target: &Target, chunk: ChunkId) -> Result<(), Refusal> {
+        let admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
+        let is_buried = admission.is_buried(chunk.ino, chunk.generation);
+        drop(admission);
+        if is_buried { self.delete(target, chunk) } else { Ok(()) }
+    }
+
+    fn delete(&self, target: &Target, chunk: ChunkId) -> Result<(), Refusal> {
+        let again = DeleteChunks { target: target.id, by: None, chunks: vec![chunk] };
+        target.run(&again.into()).map(drop)
     }
 
     /// Late writes are refused from here on, also while the files are being deleted.

@@ -3,10 +3,12 @@
 use super::*;
 use skep_disk::target::TargetDir;
 use skep_storage::PieceName;
-use skep_types::{Decode, Generation, Ino, NodeId, Role, Uuid};
+use skep_types::{Decode, Generation, Ino, NodeId, Role, ShardId, Term, Uuid};
 use skep_wire::mgmt::{Fence, TargetEntry};
-use skep_wire::storage::{CopyChunkReply, Owner, ReadChunk};
+use skep_wire::storage::{CopyChunkReply, Owner, ReadChunk, SealChunk, TrimChunk};
 use std::path::PathBuf;
+
+const STALE: Status = Status::STALE_GENERATION;
 
 struct Fixture {
     path: PathBuf,
@@ -97,6 +99,31 @@ fn a_write_around_a_deletion_leaves_nothing() {
     let refusal = storaged.still_wanted(target, &request, chunk(1)).unwrap_err();
     assert_eq!(refusal.status, Status::STALE_GENERATION);
     assert!(!fixture.chunk_file(101, chunk(1)).exists());
+}
+
+/// Goal: a seal that is in work while its chunk file is deleted, or comes later, leaves no entry for what is gone; nor does a
+/// truncate leave a piece that it has made: the deletion has the last word, in whatever order they come. Method: as above.
+#[test]
+fn seals_and_truncates_around_a_deletion_leave_nothing() {
+    let fixture = Fixture::new("sealed");
+    let storaged = &fixture.storaged;
+    let target = TargetId(101);
+    let delete = || DeleteChunks { target, by: None, chunks: vec![chunk(1)] };
+    let by = ShardTerm { shard: ShardId(0), term: Term(1) };
+    let seal = StorageRequest::from(SealChunk { target, by, chunk: chunk(1), floor: 0 });
+    let seals = || std::fs::read_dir(fixture.path.join("101/seals")).unwrap().count();
+    fixture.serve(write(1), b"early").unwrap();
+    fixture.serve(delete(), b"").unwrap();
+    let on = storaged.target(target, &write(2).into()).unwrap();
+    // It was let through before the deletion.
+    assert_eq!(storaged.serve_on(on, seal.clone(), &mut Payload::new().unwrap()).unwrap_err().status, STALE);
+    assert_eq!(seals(), 0, "an entry for a chunk file that is gone");
+    assert_eq!(fixture.serve(seal, b"").unwrap_err().status, STALE);
+    let trim = TrimChunk { target, by: None, chunk: chunk(1), size: 3, keeps_reserved: None };
+    // As if it had made a piece at the same moment.
+    on.write(&write(1), b"late").unwrap();
+    fixture.serve(trim, b"").unwrap();
+    assert!(!fixture.chunk_file(101, chunk(1)).exists(), "a chunk file that is gone came back");
 }
 
 /// Goal: the same with both at once, many times, through `serve`.
