@@ -180,8 +180,8 @@ impl<S: Store> Group<S> {
             _ => {}
         }
         let Some(shard) = self.shards.get_mut(&id) else {
-            let refusal = self.host.not_here(&request);
-            self.host.reply(request.reply_to, ShardStamp::default(), Err(refusal));
+            let answer = self.host.not_here(&request);
+            self.host.reply(request.reply_to, ShardStamp::default(), answer);
             return Ok(());
         };
         match &request.message {

@@ -140,6 +140,8 @@ pub const TXN_REDO_BYTES_MAX: usize = 192 << 10;
 pub const TXN_ASK_MS: u64 = 2_000;
 /// A transaction that gave way to an older one is tried again after so long.
 pub const TXN_AGAIN_MS: u64 = 100;
+/// A shard that has failed so often to answer for a directory that was dealt to it does not get it: another one does.
+pub const DEALT_FAILURES_MAX: u32 = 2;
 /// Lines for the log of the daemon that one step may produce.
 pub const NOTES_MAX: usize = 64;
 /// Chunk files of which something is lost that a server remembers for `skep health`.

@@ -32,7 +32,7 @@ mod write_inline;
 mod xattr;
 
 pub use grow::age_ms as grow_age_ms;
-pub use prepare::no_room;
+pub use prepare::{is_lost, lost, no_room};
 pub use xattr::flag as xattr_flag;
 
 use crate::ctx::{Ctx, Done};

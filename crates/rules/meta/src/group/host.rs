@@ -8,6 +8,7 @@ use super::reads::Reads;
 use super::sessions::Sessions;
 use super::stats::Counters;
 use crate::config::Config;
+use crate::op;
 use crate::shard::{Homes, OpenCounts};
 use crate::spread::Spread;
 use crate::store::{Batch, Store, StoreError};
@@ -15,8 +16,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
-use skep_types::{LogIndex, LogSeq, MapVersion, Millis, NodeId, ShardId, Timestamp};
-use skep_wire::meta::{ShardCall, ShardStamp};
+use skep_types::{Encode, LogIndex, LogSeq, MapVersion, Millis, NodeId, Role, ShardId, Timestamp};
+use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
 use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Lead, Refusal, Status, View};
 
@@ -183,19 +184,23 @@ impl<S: Store> Host<S> {
         })
     }
 
-    /// Why a request for a shard of which there are no rows here is refused.
-    pub fn not_here(&mut self, request: &Request) -> Refusal {
+    /// The answer to a request for a shard of which there are no rows here. Who asks for a vote need not wait until they are
+    /// put back: nothing was promised here that is not lost with them.
+    pub fn not_here(&mut self, request: &Request) -> Result<Vec<u8>, Refusal> {
         if let Some(refusal) = self.behind(request) {
-            return refusal;
+            return Err(refusal);
         }
         if !(self.started && self.knows_cluster()) {
-            return not_ready();
+            return Err(not_ready());
         }
+        self.locate(&request.call)?;
         let shard = request.call.shard;
-        self.locate(&request.call).err().unwrap_or_else(|| match self.seats.get(&shard) {
-            Some(seat) if seat.state == ShardState::Active => self.missing(shard),
-            _ => not_ready(),
-        })
+        let is_lost = self.seats.get(&shard).is_some_and(|seat| seat.state == ShardState::Active);
+        match request.message {
+            _ if !is_lost => Err(not_ready()),
+            MetaRequest::Prepare(_) if request.peer.role == Role::Server => Ok(op::lost().to_bytes()),
+            _ => Err(self.missing(shard)),
+        }
     }
 
     /// Why a shard that the map gives to this group is not served, though nothing is on its way.

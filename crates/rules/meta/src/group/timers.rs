@@ -3,7 +3,7 @@
 use super::Group;
 use super::errands::Owner;
 use super::job::{Job, JobFailure, JobReply, Task};
-use crate::limit::ERRANDS_PER_STEP;
+use crate::limit::{DEALT_FAILURES_MAX, ERRANDS_PER_STEP};
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;
@@ -112,6 +112,9 @@ impl<S: Store> Group<S> {
             }),
             Owner::Seal(ino, _) => {
                 self.deliver(ino.shard(), |shard, host| shard.seal_failed(host, ino, task, failures))
+            }
+            Owner::Prepare(txid, by) if failures >= DEALT_FAILURES_MAX => {
+                self.deliver(txid.shard, |shard, host| shard.prepare_failed(host, txid, by))
             }
             Owner::Abort(_) => {
                 host.errands.drop(task);

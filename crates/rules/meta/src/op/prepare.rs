@@ -60,6 +60,16 @@ pub fn no_room() -> Done {
     Done::reply(&PrepareReply { vote: no(Errno::ENOSPC) })
 }
 
+/// Of a shard of which its server has lost the rows nothing is promised, now or later.
+pub fn lost() -> PrepareReply {
+    PrepareReply { vote: no(Errno::EIO) }
+}
+
+/// Is this what [`lost`] says? No operation is refused so by a shard that has its rows.
+pub fn is_lost(refused: &TxnRefused) -> bool {
+    refused.errno == Status::errno(Errno::EIO).0
+}
+
 fn busy(why: &str) -> Fail {
     Refusal::with(Status::BUSY, why).into()
 }

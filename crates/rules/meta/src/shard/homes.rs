@@ -5,45 +5,89 @@ use super::Shard;
 use crate::group::{Host, Request};
 use crate::row::inode::SPREADS;
 use crate::store::{Store, StoreError};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{Ino, Kind, NodeId, Reachability, ShardId};
+use skep_types::{Incarnation, Ino, Kind, NodeId, Reachability, ShardId};
 use skep_wire::meta::{MakeDirOn, MetaRequest};
-use skep_wire::mgmt::{MapReply, ShardState};
+use skep_wire::mgmt::{MapReply, NodeEntry, ShardEntry, ShardState};
+
+/// A shard at its place in the map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Home {
+    shard: ShardId,
+    epoch: u64,
+    /// The life of its server.
+    life: Incarnation,
+}
 
 /// The shards that directories are dealt to, one after the other. None in a cluster of one metadata server, where they
 /// would only make renames fail.
 #[derive(Debug, Default)]
 pub struct Homes {
-    shards: Vec<ShardId>,
+    all: Vec<Home>,
     next: usize,
+    /// Their servers have said that they have no rows of them. Rows can be put back: before another life of the server, or
+    /// with another place of the shard.
+    lost: BTreeSet<Home>,
 }
 
 impl Homes {
     /// Begins somewhere: a server that is started often does not always begin with the same one.
     pub fn new(seed: u64) -> Self {
-        Self { shards: Vec::new(), next: seed as usize % usize::from(u16::MAX) }
+        Self { next: seed as usize % usize::from(u16::MAX), ..Self::default() }
     }
 
-    /// As the map has them now. One whose server is away is passed over: who makes a directory would wait for it.
+    /// As the map has them now. One whose server is away is passed over: who makes a directory would wait for it. One that
+    /// is new is not: all shards of a cluster are placed at once, and the first server that has formatted its own would get
+    /// whatever is made before the others have.
     pub fn update(&mut self, map: &MapReply) {
-        let away = |node: &NodeId| {
-            map.nodes.iter().any(|entry| entry.node == *node && entry.reachability == Reachability::Offline)
+        let nodes: BTreeMap<NodeId, &NodeEntry> = map.nodes.iter().map(|entry| (entry.node, entry)).collect();
+        let servers: BTreeSet<NodeId> = map.shards.iter().filter_map(server_of).collect();
+        let home = |entry: &ShardEntry| {
+            let server = nodes.get(&server_of(entry)?)?;
+            let is_there = matches!(entry.state, ShardState::New | ShardState::Active)
+                && server.reachability != Reachability::Offline;
+            let life = server.incarnation;
+            is_there.then_some(Home { shard: entry.shard, epoch: entry.epoch, life })
         };
-        let active = map.shards.iter().filter(|entry| entry.state == ShardState::Active);
-        let led: Vec<_> = active.filter_map(|entry| Some((entry.shard, entry.led_by()?))).collect();
-        let servers: BTreeSet<NodeId> = led.iter().map(|(_, leader)| *leader).collect();
-        self.shards.clear();
+        self.all.clear();
         if servers.len() > 1 {
-            self.shards.extend(led.iter().filter(|(_, leader)| !away(leader)).map(|(shard, _)| *shard));
+            self.all.extend(map.shards.iter().filter_map(home));
+        }
+        let lost = core::mem::take(&mut self.lost);
+        if !lost.is_empty() {
+            self.lost.extend(self.all.iter().filter(|home| lost.contains(home)));
+            self.all.retain(|home| !lost.contains(home));
         }
     }
 
-    fn deal(&mut self) -> Option<ShardId> {
-        let shard = *self.shards.get(self.next % self.shards.len().max(1))?;
-        self.next = (self.next + 1) % self.shards.len();
-        Some(shard)
+    /// Its server has no rows of it: it gets no directory any more.
+    pub fn has_lost(&mut self, shard: ShardId) {
+        let Some(at) = self.all.iter().position(|home| home.shard == shard) else { return };
+        // Whose turn it is stays.
+        self.next %= self.all.len();
+        self.next -= usize::from(at < self.next);
+        self.lost.insert(self.all.remove(at));
     }
+
+    /// Whose turn it is, but not this one's.
+    pub fn deal_beside(&mut self, shard: ShardId) -> Option<ShardId> {
+        let first = self.deal().filter(|first| *first != shard);
+        first.or_else(|| self.deal().filter(|next| *next != shard))
+    }
+
+    /// Whose turn it is.
+    fn deal(&mut self) -> Option<ShardId> {
+        let home = *self.all.get(self.next % self.all.len().max(1))?;
+        self.next = (self.next + 1) % self.all.len();
+        Some(home.shard)
+    }
+}
+
+/// Who answers for it; while that is not known, who holds it.
+fn server_of(entry: &ShardEntry) -> Option<NodeId> {
+    let member = entry.members.first().filter(|_| entry.state != ShardState::Retired);
+    entry.led_by().or(member.copied())
 }
 
 impl Shard {
@@ -54,7 +98,7 @@ impl Shard {
         request: Request,
     ) -> Result<Request, StoreError> {
         let MetaRequest::MakeNode(m) = &request.message else { return Ok(request) };
-        if m.kind != Kind::Dir || host.homes.shards.is_empty() || !self.spreads(host, m.parent)? {
+        if m.kind != Kind::Dir || host.homes.all.is_empty() || !self.spreads(host, m.parent)? {
             return Ok(request);
         }
         let Some(on) = host.homes.deal() else { return Ok(request) };
@@ -74,13 +118,18 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    use crate::Input;
+    use super::Homes;
+    use crate::limit::DEALT_FAILURES_MAX;
     use crate::testing::*;
-    use alloc::format;
+    use crate::{Input, ShardMessage};
     use alloc::vec::Vec;
-    use skep_types::{Ino, MapVersion, NodeId, Policy, Reachability, ServiceKind, ShardId};
-    use skep_wire::meta::SetPolicy;
-    use skep_wire::mgmt::{MapReply, NodeEntry};
+    use alloc::{format, vec};
+    use skep_types::{
+        Errno, Incarnation, Ino, Kind, MapVersion, NodeId, Policy, Reachability, ServiceKind, ShardId,
+    };
+    use skep_wire::Status;
+    use skep_wire::meta::{EntryReply, MakeDirOn, SetPolicy, TxnRefused, Vote};
+    use skep_wire::mgmt::{MapReply, NodeEntry, ShardState};
 
     /// A cluster of two metadata servers: this one, and one that has the last shard.
     fn beside(shards: u16, other: Reachability) -> MapReply {
@@ -134,5 +183,118 @@ mod tests {
         let wish = SetPolicy { ino: file, policy: Policy::default(), spread: Some(true) };
         assert!(bed.call(ME, wish).is_err(), "nothing is made in a file");
         assert_ne!(ShardId(3), dir.shard(), "its server is away");
+    }
+
+    fn dealt(homes: &mut Homes, count: usize) -> Vec<u16> {
+        (0..count).filter_map(|_| homes.deal()).map(|shard| shard.0).collect()
+    }
+
+    /// Goal: in a cluster that was made just now the servers that have not formatted their shards yet get their part of the
+    /// directories; those of a server that is away, or whose rows are on their way, do not.
+    #[test]
+    fn new_shards_are_dealt_to() {
+        let mut map = beside(4, Reachability::Online);
+        map.shards[3].state = ShardState::New;
+        let mut homes = Homes::new(0);
+        homes.update(&map);
+        assert_eq!(dealt(&mut homes, 8), [0, 1, 2, 3, 0, 1, 2, 3]);
+        // Who answers for it is not known yet; who holds it is.
+        (map.shards[3].members, map.shards[3].leader) = (vec![NodeId(9)], NodeId(0));
+        homes.update(&map);
+        assert_eq!(dealt(&mut homes, 4), [0, 1, 2, 3]);
+        for (state, there) in [(ShardState::Moving, 3), (ShardState::Retired, 0)] {
+            map.shards[3].state = state;
+            homes.update(&map);
+            assert_eq!(dealt(&mut homes, 3).len(), there, "{state:?}");
+        }
+        map.shards[3].state = ShardState::New;
+        map.nodes.last_mut().unwrap().reachability = Reachability::Offline;
+        homes.update(&map);
+        assert!(!dealt(&mut homes, 8).contains(&3));
+    }
+
+    /// Goal: a shard whose server has lost its rows is passed over, and no other loses its turn, until the server begins
+    /// another life or the shard has another place.
+    #[test]
+    fn a_lost_shard_is_passed_over() {
+        let mut map = beside(4, Reachability::Online);
+        for lives in [true, false] {
+            let mut homes = Homes::new(0);
+            homes.update(&map);
+            assert_eq!(dealt(&mut homes, 2), [0, 1]);
+            homes.has_lost(ShardId(1));
+            homes.has_lost(ShardId(1));
+            assert_eq!(dealt(&mut homes, 4), [2, 3, 0, 2]);
+            homes.update(&map);
+            assert!(!dealt(&mut homes, 8).contains(&1));
+            match lives {
+                true => map.nodes[0].incarnation = Incarnation(7),
+                false => map.shards[1].epoch += 1,
+            }
+            homes.update(&map);
+            assert!(dealt(&mut homes, 8).contains(&1));
+        }
+    }
+
+    /// Goal: nobody waits for a shard of this server that has lost its rows: what is dealt to it goes to the next one, and who
+    /// asks for it by name gets an error.
+    #[test]
+    fn nobody_waits_for_a_lost_shard_here() {
+        let mut bed = Bed::with(Default::default(), 4);
+        // Shard 4 is not here, and shard 5 is of the other server.
+        bed.step(Input::Map { own: OWN, map: beside(6, Reachability::Offline) });
+        assert!(bed.warnings.iter().any(|line| line.contains("have no rows here")), "{:?}", bed.warnings);
+        let dealt = shards_of(&mut bed, Ino::ROOT, "a");
+        assert!((0..4).all(|shard| dealt.contains(&shard)) && !dealt.contains(&4), "{dealt:?}");
+        let on = MakeDirOn {
+            parent: Ino::ROOT,
+            name: name("named"),
+            mode: 0o755,
+            umask: 0,
+            uid: 0,
+            gid: 0,
+            on: ShardId(4),
+        };
+        assert_eq!(bed.admin(on).err(), Some(errno(Errno::EIO)));
+        bed.check();
+    }
+
+    /// Goal: nobody waits for a server that does not answer, though the map has it online: what was dealt to it goes to the
+    /// next one after some tries.
+    #[test]
+    fn nobody_waits_for_a_server_that_does_not_answer() {
+        let mut bed = Bed::with(Default::default(), 4);
+        bed.step(Input::Map { own: OWN, map: beside(4, Reachability::Online) });
+        let asked: Vec<u64> = (0..8)
+            .map(|slot| {
+                let who = Who { client: 1, slot };
+                bed.send(who, node(Ino::ROOT, &format!("{slot}"), Kind::Dir))
+            })
+            .collect();
+        let waits = |bed: &Bed| asked.iter().filter(|to| !bed.replies.contains_key(to)).count();
+        assert_eq!(waits(&bed), 2, "two of eight were dealt to it");
+        for _ in 0..DEALT_FAILURES_MAX {
+            bed.tick(100);
+        }
+        assert_eq!(waits(&bed), 0);
+        for to in asked {
+            assert!(bed.reply::<EntryReply>(to).unwrap().unwrap().ino.shard() < ShardId(3));
+        }
+        bed.check();
+    }
+
+    /// Goal: the same of a shard of another server: it is asked once, and never again by what is dealt.
+    #[test]
+    fn nobody_waits_for_a_lost_shard_elsewhere() {
+        let mut bed = Bed::with(Default::default(), 4);
+        bed.step(Input::Map { own: OWN, map: beside(4, Reachability::Online) });
+        bed.elsewhere = Some(Vote::No(TxnRefused { errno: Status::errno(Errno::EIO).0 }));
+        let dealt = shards_of(&mut bed, Ino::ROOT, "a");
+        for shard in 0..3 {
+            assert_eq!(dealt.iter().filter(|on| **on == shard).count(), 2, "{dealt:?}");
+        }
+        let prepares = bed.asked.iter().filter(|message| matches!(message, ShardMessage::Prepare(_)));
+        assert_eq!(prepares.count(), 1);
+        bed.check();
     }
 }

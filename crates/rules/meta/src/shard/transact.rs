@@ -9,11 +9,15 @@ use crate::choose::Plan;
 use crate::command::{Caller, Finished, Internal};
 use crate::group::{Host, Job, Owner, Request, ShardMessage};
 use crate::limit::{TXN_AGAIN_MS, WAIT_DEADLINE_MS};
+use crate::op;
 use crate::store::{Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{Encode, ShardId};
-use skep_wire::meta::{AskOutcome, AskOutcomeReply, Decide, Prepare, TxnId, TxnOutcome, Vote};
+use skep_types::{Encode, Errno, Role, ShardId};
+use skep_wire::meta::{
+    AskOutcome, AskOutcomeReply, Decide, MakeDirOn, MetaRequest, Prepare, TxnId, TxnOutcome, Vote,
+};
+use skep_wire::mgmt::ShardState;
 use skep_wire::{Refusal, Status};
 
 impl Shard {
@@ -83,6 +87,7 @@ impl Shard {
                     return self.decide_txn(host, txid.counter);
                 }
             }
+            Vote::No(m) if op::is_lost(&m) => return self.has_lost(host, txid.counter, by),
             Vote::No(m) => self.refuse_txn(host, txid.counter, Refusal::new(Status(m.errno))),
             Vote::Conflict(_) => self.give_way(host, txid.counter),
         }
@@ -158,6 +163,54 @@ impl Shard {
         }
     }
 
+    /// A participant is gone with its rows.
+    fn has_lost<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        counter: u64,
+        by: ShardId,
+    ) -> Result<(), StoreError> {
+        host.homes.has_lost(by);
+        if !self.redeal(host, counter, by)? {
+            let text = format!("the server of shard {by} has no rows of it: its log says what to put back");
+            self.refuse_txn(host, counter, Refusal::with(Status::errno(Errno::EIO), text));
+        }
+        Ok(())
+    }
+
+    /// A participant has not answered some times. One that is new answers soon, for the first time.
+    pub fn prepare_failed<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        txid: TxnId,
+        by: ShardId,
+    ) -> Result<(), StoreError> {
+        let is_used = host.seats.get(&by).is_some_and(|seat| seat.state == ShardState::Active);
+        if is_used && txid.term == self.term() {
+            self.redeal(host, txid.counter, by)?;
+        }
+        Ok(())
+    }
+
+    /// A directory that was dealt to this shard is dealt to another one. `false`: it was asked for there, or it is none, or
+    /// there is no other one.
+    fn redeal<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        counter: u64,
+        from: ShardId,
+    ) -> Result<bool, StoreError> {
+        let Some(running) = self.txns.running(counter) else { return Ok(false) };
+        let MetaRequest::MakeDirOn(m) = &running.request.message else { return Ok(false) };
+        let is_dealt = running.request.peer.role == Role::Client;
+        let Some(on) = is_dealt.then(|| host.homes.deal_beside(from)).flatten() else { return Ok(false) };
+        let message = MetaRequest::MakeDirOn(MakeDirOn { on, ..m.clone() });
+        if let Some(Running { request, caller, begun, .. }) = self.abort(host, counter) {
+            self.run_anew(host, Request { message, ..request }, caller, begun)?;
+        }
+        Ok(true)
+    }
+
     fn try_again<S: Store>(&mut self, host: &mut Host<S>, paused: Paused) -> Result<(), StoreError> {
         let Paused { request, caller, begun, .. } = paused;
         if host.now >= begun.until {
@@ -165,6 +218,17 @@ impl Shard {
             self.answer(host, request.reply_to, self.stamp(), Err(refusal));
             return Ok(());
         }
+        self.run_anew(host, request, caller, begun)
+    }
+
+    /// Runs an operation whose transaction was given up.
+    fn run_anew<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+        caller: Option<Caller>,
+        begun: Begun,
+    ) -> Result<(), StoreError> {
         if let Some(caller) = caller
             && !matches!(self.standing(host, &caller)?, Standing::Next)
         {
