@@ -144,31 +144,35 @@ fn promise(ctx: &mut Ctx<'_>, op: &TxnOp) -> Result<Redo, Fail> {
 
 /// Is the transaction finished as far as its coordinator has told?
 pub fn is_stray(ctx: &Ctx<'_>, txid: TxnId) -> Result<bool, Fail> {
-    Ok(txid < floor(ctx, txid)?)
+    Ok(txid < floor(ctx, txid)?.txid)
 }
 
-fn floor(ctx: &Ctx<'_>, txid: TxnId) -> Result<TxnId, Fail> {
+fn floor(ctx: &Ctx<'_>, txid: TxnId) -> Result<Floor, Fail> {
     let row: Option<Floor> = ctx.row(&key::floor(ctx.scene.shard, txid.shard), "floor")?;
-    Ok(row.map_or(TxnId { shard: txid.shard, ..TxnId::default() }, |row| row.txid))
+    Ok(row.unwrap_or(Floor { txid: TxnId { shard: txid.shard, ..TxnId::default() }, left: None }))
 }
 
 /// Nothing comes any more of what the coordinator has finished. What is still prepared below it was aborted. Where there is
 /// more than one command should delete the rest stays until the floor is raised again: what is finished is in nobody's way,
-/// and what is prepared is asked for.
+/// and what is prepared is asked for. The search goes on where the last one ended: those before have deleted what lies in
+/// front, and the store would go over all of that once more.
 pub fn raise_floor(ctx: &mut Ctx<'_>, txid: TxnId, to: TxnId) -> Result<(), Fail> {
     // Whatever it says, the transaction that it comes with is not finished.
     let to = to.min(txid);
-    if to.shard != txid.shard || to <= floor(ctx, txid)? {
+    let known = floor(ctx, txid)?;
+    if to.shard != txid.shard || to <= known.txid {
         return Ok(());
     }
     let shard = ctx.scene.shard;
-    ctx.put(key::floor(shard, to.shard), &Floor { txid: to });
-    let from = key::prepared(shard, TxnId { shard: to.shard, ..TxnId::default() });
+    let from = key::prepared(shard, known.left.unwrap_or(known.txid));
     let mut old = Vec::new();
     ctx.txn.scan(&from, &key::prepared(shard, to), &mut |key, bytes| {
         old.push((key.to_vec(), bytes.to_vec()));
         old.len() < TXNS_SWEPT
     })?;
+    let last = old.get(TXNS_SWEPT - 1);
+    let left = last.and_then(|(key, _)| key::prepared_of(key));
+    ctx.put(key::floor(shard, to.shard), &Floor { txid: to, left });
     for (key, bytes) in old {
         let row = Prepared::from_bytes(&bytes).map_err(|e| corrupt("prepared row", e))?;
         let below = key::prepared_of(&key).filter(|_| row.redo.is_some());

@@ -66,5 +66,8 @@ record! {
     pub struct Floor {
         /// The first that may not be finished.
         pub txid: TxnId,
+    } tags {
+        /// Rows of transactions from here to the floor are left. Absent: there are none below the floor.
+        1 => pub left: Option<TxnId>,
     }
 }

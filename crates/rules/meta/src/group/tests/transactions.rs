@@ -554,7 +554,8 @@ fn little_room_at_a_participant() {
     assert_eq!(bed.attr(made).err(), Some(errno(Errno::ESTALE)));
 }
 
-/// Goal: what a floor has passed is deleted a part at a time; what is left is in nobody's way, and goes with the next one.
+/// Goal: what a floor has passed is deleted a part at a time; what is left is in nobody's way, and goes with the next one,
+/// which does not look again through what is deleted.
 #[test]
 fn rows_below_the_floor_go_in_parts() {
     let mut bed = Bed::with(Config::default(), 4);
@@ -575,9 +576,20 @@ fn rows_below_the_floor_go_in_parts() {
     assert_eq!(rows(&bed), 100);
     decide(&mut bed, 100, 100, true).unwrap();
     assert_eq!(rows(&bed), 100 - crate::limit::TXNS_SWEPT);
+    let left = |bed: &Bed| {
+        let row = bed.server.store().get(&crate::key::floor(ShardId(1), id(1).shard)).unwrap();
+        crate::row::txn::Floor::from_bytes(&row.unwrap()).unwrap().left
+    };
+    assert_eq!(left(&bed), Some(id(crate::limit::TXNS_SWEPT as u64)));
     let gone = Vote::No(TxnRefused { errno: errno(Errno::ESTALE).0 });
     assert_eq!(ask(&mut bed, prepare(90, 90, make())), gone);
     decide(&mut bed, 90, 90, true).unwrap();
     made(ask(&mut bed, prepare(101, 101, make())));
     assert_eq!(rows(&bed), 1, "that of the last one");
+    assert_eq!(left(&bed), None);
+    for number in 102..=140 {
+        made(ask(&mut bed, prepare(number, number, make())));
+        decide(&mut bed, number, number, true).unwrap();
+        assert_eq!((rows(&bed), left(&bed)), (1, None));
+    }
 }
