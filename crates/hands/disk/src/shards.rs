@@ -92,6 +92,9 @@ impl Shards {
         for read in self.out.reads.drain(..) {
             self.rules.store_mut().read_ahead(read.id, read.wanted);
         }
+        for read in self.out.reads_given_up.drain(..) {
+            self.rules.store_mut().give_up_read(read);
+        }
         let fresh = &self.out.records[self.counted..];
         self.bytes += fresh.iter().map(|record| record.bytes.len()).sum::<usize>();
         self.counted = self.out.records.len();

@@ -87,8 +87,8 @@ impl<S: Store> Group<S> {
             }
             Input::Gone(to) => {
                 self.host.events.abandon(to);
-                let of = self.shards.values_mut().find_map(|shard| shard.abandon(to).then_some(shard.id));
-                of.map_or(Ok(()), |shard| self.deliver(shard, Shard::give_up_abandoned).map(drop))
+                let Some(shard) = self.host.held.remove(&to) else { return Ok(()) };
+                self.deliver(shard, |shard, host| shard.abandon(host, to)).map(drop)
             }
             Input::Durable(seq) => self.durable(seq),
             Input::Courier { task, result } => self.courier(task, result),

@@ -179,6 +179,7 @@ impl Shard {
         stamp: ShardStamp,
         result: Result<Vec<u8>, Refusal>,
     ) {
+        host.held.remove(&to);
         if to & LOOPBACK != 0 {
             host.loop_answers.push_back((to & !LOOPBACK, result));
             return;
@@ -219,12 +220,5 @@ impl Shard {
         } else {
             self.begin_next(host).map(drop)
         }
-    }
-
-    /// Nobody waits for this answer any more. `true`: it was to come from here.
-    pub fn abandon(&mut self, to: u64) -> bool {
-        let before = self.again.len();
-        self.again.retain(|again| again.request.reply_to != to);
-        self.waits.abandon(to) || self.txns.abandon(to) || self.again.len() < before
     }
 }

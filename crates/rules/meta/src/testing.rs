@@ -300,6 +300,7 @@ impl Bed {
         self.wants_map |= out.fetch_map;
         self.tasks.extend(out.tasks);
         self.reads.extend(out.reads);
+        self.reads.retain(|read| !out.reads_given_up.contains(&read.id));
         self.run_disk();
         if self.auto_sync {
             self.sync();

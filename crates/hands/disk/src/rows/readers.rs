@@ -44,7 +44,7 @@ pub(super) enum Found {
 /// Reads of one request.
 pub(super) struct Job {
     pub(super) id: u64,
-    /// Checkpoints that the owner had collected when it asked.
+    /// Checkpoints that the owner had collected when the first of them was begun.
     pub(super) checkpoints: u64,
     left: VecDeque<Wanted>,
     pub(super) found: Vec<Found>,
@@ -54,15 +54,20 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(id: u64, checkpoints: u64, wanted: Vec<Wanted>) -> Self {
+    pub(super) fn new(id: u64, wanted: Vec<Wanted>) -> Self {
         let (found, paces) = (Vec::new(), Vec::new());
-        Self { id, checkpoints, left: wanted.into(), found, paces, bytes: 0, failed: None }
+        Self { id, checkpoints: 0, left: wanted.into(), found, paces, bytes: 0, failed: None }
     }
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Job>,
+    /// Jobs that threads have, and those of them that nobody wants any more.
+    in_work: BTreeSet<u64>,
+    given_up: BTreeSet<u64>,
+    /// Checkpoints that the owner has collected.
+    checkpoints: u64,
     done: Vec<Job>,
     untaken: usize,
     stop: bool,
@@ -109,6 +114,20 @@ impl Readers {
         self.shared.changed.notify_one();
     }
 
+    /// The request of this job is gone.
+    pub(super) fn give_up(&self, id: u64) {
+        let mut state = self.shared.state();
+        state.waiting.retain(|job| job.id != id);
+        if state.in_work.contains(&id) {
+            state.given_up.insert(id);
+        }
+    }
+
+    /// The owner has collected so many checkpoints: what is read from now on has the rows of all of them.
+    pub(super) fn collected(&self, checkpoints: u64) {
+        self.shared.state().checkpoints = checkpoints;
+    }
+
     /// What was read since the last look.
     pub(super) fn take(&self) -> Vec<Job> {
         let mut state = self.shared.state();
@@ -149,6 +168,10 @@ impl Reader {
                 }
             }
             let mut state = self.shared.state();
+            state.in_work.remove(&job.id);
+            if state.given_up.remove(&job.id) {
+                continue;
+            }
             if !job.left.is_empty() {
                 state.waiting.push_back(job);
                 continue;
@@ -170,8 +193,13 @@ impl Reader {
                 return None;
             }
             if state.untaken < UNTAKEN_BYTES
-                && let Some(job) = state.waiting.pop_front()
+                && let Some(mut job) = state.waiting.pop_front()
             {
+                // Not when it was asked for: it may have waited for longer than a checkpoint takes.
+                if job.found.is_empty() {
+                    job.checkpoints = state.checkpoints;
+                }
+                state.in_work.insert(job.id);
                 return Some(job);
             }
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

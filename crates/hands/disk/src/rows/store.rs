@@ -163,6 +163,9 @@ impl RowStore {
             Some(Ok(seq)) => {
                 self.checkpointed = seq;
                 self.checkpoints += 1;
+                if let Some(readers) = &self.readers {
+                    readers.collected(self.checkpoints);
+                }
                 self.ranges = Ranges::default();
                 self.settle(usize::MAX);
                 if let Some(frozen) = self.frozen.take().and_then(Arc::into_inner) {
@@ -240,6 +243,7 @@ impl RowStore {
                 "cannot start the threads that read rows: {e}; check the limit of threads (ulimit -u)"
             ))
         })?;
+        readers.collected(self.checkpoints);
         self.readers = Some(readers);
         Ok(())
     }
@@ -247,7 +251,14 @@ impl RowStore {
     /// Has these rows read; their number comes back from [`RowStore::take_read`].
     pub fn read_ahead(&mut self, id: u64, wanted: Vec<Wanted>) {
         if let Some(readers) = &self.readers {
-            readers.give(Job::new(id, self.checkpoints, wanted));
+            readers.give(Job::new(id, wanted));
+        }
+    }
+
+    /// Nobody waits for this read any more: it is not begun, or not gone on with. Its number may come back all the same.
+    pub fn give_up_read(&mut self, id: u64) {
+        if let Some(readers) = &self.readers {
+            readers.give_up(id);
         }
     }
 
@@ -261,8 +272,8 @@ impl RowStore {
             }
             job.paces.into_iter().for_each(|pace| self.warmth.get_mut().note(pace));
             ids.push(job.id);
-            // Rows that fjall got by a checkpoint since may have been written between the question and now, and have
-            // left the overlays again: nothing in memory would tell that what was read is older.
+            // Rows that fjall got by a checkpoint since may have been written between the read and now, and have left the
+            // overlays again: nothing in memory would tell that what was read is older.
             if job.checkpoints == self.checkpoints {
                 job.found.into_iter().for_each(|found| self.keep(found));
             }

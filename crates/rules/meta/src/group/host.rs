@@ -83,10 +83,14 @@ pub struct Host<S> {
     pub opens: OpenCounts,
     /// What else is bounded over all shards.
     pub load: Load,
+    /// The shard that has the request which is to be answered there, of each that it has not answered at once.
+    pub held: BTreeMap<u64, ShardId>,
     /// Reads from the disk that requests wait for.
     pub reads: Reads,
     /// So often the request that is carried out has waited for one.
     pub waited: u8,
+    /// Until then it may wait, once it has waited for anything.
+    pub waits_until: Option<Millis>,
     /// Jobs for other servers.
     pub errands: Errands,
     /// What clients are to hear.
@@ -124,8 +128,10 @@ impl<S: Store> Host<S> {
             sessions: Sessions::default(),
             opens: OpenCounts::default(),
             load: Load::default(),
+            held: BTreeMap::new(),
             reads: Reads::default(),
             waited: 0,
+            waits_until: None,
             errands: Errands::default(),
             loop_calls: VecDeque::new(),
             loop_answers: VecDeque::new(),
@@ -164,6 +170,15 @@ impl<S: Store> Host<S> {
     /// Place of the next record.
     pub fn next_seq(&self) -> LogSeq {
         LogSeq(self.last.0 + 1)
+    }
+
+    /// The requests that waited for these reads are gone: others may wait in their place.
+    pub fn give_up_reads(&mut self, reads: Vec<u64>) {
+        for read in reads {
+            if self.reads.ended(read).is_some() {
+                self.out.reads_given_up.push(read);
+            }
+        }
     }
 
     /// Answers for no shard.

@@ -134,6 +134,8 @@ pub struct Output {
     pub tasks: Vec<Task>,
     /// For those who read from the disk.
     pub reads: Vec<Read>,
+    /// Numbers of those, of this step or earlier ones, whose requests are gone: they need not be read.
+    pub reads_given_up: Vec<u64>,
     /// Somebody waits for the log to be durable: sync now.
     pub sync_now: bool,
     /// A peer knows a newer fence list: fetch it.

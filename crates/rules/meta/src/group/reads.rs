@@ -27,7 +27,7 @@ impl Reads {
         self.next
     }
 
-    /// They are in memory: of which shard, and how many.
+    /// They are in memory, or nobody waits for them any more: of which shard, and how many.
     pub fn ended(&mut self, read: u64) -> Option<(ShardId, usize)> {
         let ended = self.under_way.remove(&read);
         self.awaited -= ended.map_or(0, |(_, awaited)| awaited);

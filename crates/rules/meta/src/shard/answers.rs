@@ -1,10 +1,11 @@
 //! When answers leave.
 
 use super::Shard;
-use super::waits::{Again, For, Parked};
+use super::waits::{For, Parked};
 use crate::ctx::Done;
 use crate::group::Host;
 use crate::group::Request;
+use crate::limit::WAIT_DEADLINE_MS;
 use crate::row::slot::Gate;
 use crate::store::Store;
 use skep_types::LogIndex;
@@ -44,7 +45,10 @@ impl Shard {
     pub(super) fn park<S: Store>(&mut self, host: &mut Host<S>, what: For, parked: Parked) {
         host.out.sync_now |= !matches!(what, For::Rows(_));
         let is_full = host.load.waits >= host.config.limits.waits;
-        let refused = if is_full { Some(parked) } else { self.waits.park(host.now, what, parked) };
+        // A request may wait for one thing after the other: for all of them no longer than for one.
+        let until = host.waits_until.unwrap_or(host.now.plus(WAIT_DEADLINE_MS));
+        host.held.insert(parked.to(), self.id);
+        let refused = if is_full { Some(parked) } else { self.waits.park(until, what, parked) };
         if let Some(parked) = refused {
             self.give_up(host, parked, "too many requests wait");
         }
@@ -55,7 +59,7 @@ impl Shard {
             Parked::Answer { to, stamp, .. } => {
                 return self.answer(host, to, stamp, Err(Refusal::with(Status::BUSY, why)));
             }
-            Parked::Again(request) | Parked::Read(Again { request, .. }) => request.reply_to,
+            Parked::Again(again) => again.request.reply_to,
         };
         self.answer(host, to, self.stamp(), Err(Refusal::with(Status::BUSY, why)));
     }
@@ -64,8 +68,7 @@ impl Shard {
     pub(super) fn resume<S: Store>(&mut self, host: &mut Host<S>, parked: Parked) {
         match parked {
             Parked::Answer { to, stamp, result } => self.answer(host, to, stamp, result),
-            Parked::Again(request) => self.again.push_back(request.into()),
-            Parked::Read(again) => self.again.push_back(again),
+            Parked::Again(again) => self.again.push_back(again),
         }
     }
 }

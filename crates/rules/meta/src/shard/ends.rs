@@ -122,7 +122,7 @@ impl Shard {
         if let Some(bytes) = host.store.get(&key::of_ino(Table::Trim, m.ino))? {
             // Where the file ends is not settled before the targets have cut it.
             let id = Trim::from_bytes(&bytes).map_err(|e| corrupt("trim row", e))?.id;
-            self.park(host, For::Trim(m.ino, id), Parked::Again(request.clone()));
+            self.park(host, For::Trim(m.ino, id), Parked::Again(request.clone().into()));
             return Ok(());
         }
         let result = match self.appendable(host, request, m)? {

@@ -171,7 +171,7 @@ impl Shard {
                     Need::Gate(Gate::Trim(gate)) => For::Trim(gate.ino, gate.id),
                     Need::Gate(Gate::Open | Gate::Durable) => For::Durable(self.last),
                 };
-                self.park(host, what, Parked::Again(request));
+                self.park(host, what, Parked::Again(request.into()));
             }
             Ran::Lacks(rows) => self.await_rows(host, request, rows),
             Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),

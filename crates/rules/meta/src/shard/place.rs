@@ -162,6 +162,7 @@ impl Shard {
         for to in self.waits.take_addresses().into_iter().chain(again).chain(undecided) {
             self.answer(host, to, self.stamp(), Err(not_ready()));
         }
+        self.give_up_reads(host);
         host.errands.drop_of(self.id);
         self.opens.drop_all(&mut host.opens);
         let (last, durable) = (self.last, self.durable);

@@ -24,7 +24,7 @@ impl Shard {
         host.counters.held_back();
         host.out.reads.push(Read { id, wanted });
         let waited = host.waited + 1;
-        self.park(host, For::Rows(id), Parked::Read(Again { request, waited }));
+        self.park(host, For::Rows(id), Parked::Again(Again { waited, ..request.into() }));
     }
 
     /// Does what nobody would take up again if it waited: what is not in memory is read in place.
@@ -52,9 +52,14 @@ impl Shard {
         host: &mut Host<S>,
         again: Again,
     ) -> Result<(), StoreError> {
-        host.waited = again.waited;
+        (host.waited, host.waits_until) = (again.waited, again.until);
         let done = self.request(host, again.request);
-        host.waited = 0;
+        (host.waited, host.waits_until) = (0, None);
         done
+    }
+
+    /// What requests waited for that are gone need not be read.
+    pub(super) fn give_up_reads<S: Store>(&mut self, host: &mut Host<S>) {
+        host.give_up_reads(self.waits.take_given_up());
     }
 }

@@ -19,7 +19,7 @@ impl Shard {
             return Ok(());
         }
         if let Some(index) = self.awaits_holder(host, &request)? {
-            self.park(host, For::Durable(index), Parked::Again(request));
+            self.park(host, For::Durable(index), Parked::Again(request.into()));
             return Ok(());
         }
         let request = self.dealt(host, request)?;

@@ -87,7 +87,7 @@ impl Shard {
         let (to, _shard) = (request.reply_to, request.call.shard);
         if let Some(bytes) = host.store.get(&key::of_ino(Table::Trim, m.ino))? {
             let id = Trim::from_bytes(&bytes).map_err(|e| corrupt("trim row", e))?.id;
-            self.park(host, For::Trim(m.ino, id), Parked::Again(request.clone()));
+            self.park(host, For::Trim(m.ino, id), Parked::Again(request.clone().into()));
             return Ok(());
         }
         if self.seal_row(host, m.ino)?.is_none() {
@@ -106,7 +106,7 @@ impl Shard {
         };
         let parked = match seal.extent == m.chunk.extent {
             true => Parked::Answer { to, stamp: self.stamp(), result: Ok(Empty {}.to_bytes()) },
-            false => Parked::Again(request.clone()),
+            false => Parked::Again(request.clone().into()),
         };
         self.park(host, For::Seal(m.ino, seal.id), parked);
         Ok(())

@@ -59,6 +59,7 @@ impl Shard {
         for parked in self.waits.expired(now) {
             self.give_up(host, parked, &format!("still waiting after {} s", WAIT_DEADLINE_MS / 1_000));
         }
+        self.give_up_reads(host);
         self.locks.tick(now);
         self.tick_txns(host)?;
         let over = self.grace.expire(now);

@@ -55,8 +55,10 @@ impl Shard {
             let refusal = Refusal::with(Status::BUSY, why);
             return self.answer(host, request.reply_to, self.stamp(), Err(refusal));
         }
-        let begun = begun.unwrap_or(Begun { age: host.wall, until: host.now.plus(WAIT_DEADLINE_MS) });
+        let until = host.waits_until.unwrap_or(host.now.plus(WAIT_DEADLINE_MS));
+        let begun = begun.unwrap_or(Begun { age: host.wall, until });
         let parts = plan.parts.clone();
+        host.held.insert(request.reply_to, self.id);
         let counter = self.txns.begin(request, caller, begun, plan);
         let txid = self.txid(counter);
         let floor = self.txns.floor(self.id, self.term());
@@ -237,16 +239,21 @@ impl Shard {
         }
         // A wait would make it the youngest of those that want the same.
         let ran = self.without_waiting(host, |shard, host| shard.run(host, &request, caller, None))?;
+        let until = host.waits_until.replace(begun.until);
         self.ran(host, request, caller, ran, Some(begun));
+        host.waits_until = until;
         Ok(())
     }
 
-    /// Connections have ended: what they asked for does not happen any more.
-    pub fn give_up_abandoned<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
-        for number in self.txns.take_abandoned() {
+    /// Nobody waits for this answer any more: what was asked for does not happen.
+    pub fn abandon<S: Store>(&mut self, host: &mut Host<S>, to: u64) -> Result<(), StoreError> {
+        self.again.retain(|again| again.request.reply_to != to);
+        self.waits.abandon(to);
+        if let Some(number) = self.txns.asked_by(to) {
             self.abort(host, number);
             self.txns.unpause(number);
         }
+        self.give_up_reads(host);
         Ok(())
     }
 

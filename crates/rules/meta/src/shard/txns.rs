@@ -80,8 +80,6 @@ pub struct Txns {
     prepared: BTreeMap<TxnId, Held>,
     inodes: BTreeMap<Ino, TxnId>,
     due: BTreeSet<(Millis, Due)>,
-    /// Nobody waits for the answers of these.
-    abandoned: Vec<u64>,
 }
 
 impl Txns {
@@ -115,18 +113,11 @@ impl Txns {
         running.chain(paused).collect()
     }
 
-    /// Nobody waits for the answer any more. `true`: it was to come from here.
-    pub fn abandon(&mut self, to: u64) -> bool {
+    /// The one that is not decided whose answer goes there.
+    pub fn asked_by(&self, to: u64) -> Option<u64> {
         let running = self.running.iter().find(|(_, running)| running.request.reply_to == to);
         let paused = self.paused.iter().find(|(_, paused)| paused.request.reply_to == to);
-        let found = running.map(|(number, _)| *number).or(paused.map(|(number, _)| *number));
-        self.abandoned.extend(found);
-        found.is_some()
-    }
-
-    /// Those whose answers nobody waits for.
-    pub fn take_abandoned(&mut self) -> Vec<u64> {
-        core::mem::take(&mut self.abandoned)
+        running.map(|(number, _)| *number).or(paused.map(|(number, _)| *number))
     }
 
     // The coordinator.

@@ -1,7 +1,6 @@
 //! Requests and answers that wait for something. Bounded in number and time.
 
 use crate::group::Request;
-use crate::limit::WAIT_DEADLINE_MS;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{Ino, LogIndex, Millis};
@@ -36,9 +35,7 @@ pub enum Parked {
         result: Result<Vec<u8>, Refusal>,
     },
     /// A request that is run (or looked up in its lane) when the wait is over.
-    Again(Request),
-    /// One that waits for rows from the disk.
-    Read(Again),
+    Again(Again),
 }
 
 /// A request that is run once more.
@@ -48,11 +45,13 @@ pub struct Again {
     pub request: Request,
     /// So often it has waited for rows from the disk.
     pub waited: u8,
+    /// When all its waits together have lasted too long; `None`: it has not waited.
+    pub until: Option<Millis>,
 }
 
 impl From<Request> for Again {
     fn from(request: Request) -> Self {
-        Self { request, waited: 0 }
+        Self { request, waited: 0, until: None }
     }
 }
 
@@ -63,12 +62,22 @@ struct Wait {
     parked: Parked,
 }
 
+impl Wait {
+    /// The read that it waits for.
+    fn read(&self) -> Option<u64> {
+        match self.what {
+            For::Rows(read) => Some(read),
+            _ => None,
+        }
+    }
+}
+
 impl Parked {
     /// Where the answer goes.
-    fn to(&self) -> u64 {
+    pub fn to(&self) -> u64 {
         match self {
             Self::Answer { to, .. } => *to,
-            Self::Again(request) | Self::Read(Again { request, .. }) => request.reply_to,
+            Self::Again(Again { request, .. }) => request.reply_to,
         }
     }
 }
@@ -82,6 +91,8 @@ pub struct Waits {
     by_what: BTreeSet<(For, u64)>,
     by_deadline: BTreeSet<(Millis, u64)>,
     by_address: BTreeMap<u64, u64>,
+    /// Reads that were waited for by what is gone.
+    given_up: Vec<u64>,
 }
 
 impl Waits {
@@ -100,14 +111,13 @@ impl Waits {
         self.all.len()
     }
 
-    /// Parks; gives the parked thing back when there is no room.
-    pub fn park(&mut self, now: Millis, what: For, parked: Parked) -> Option<Parked> {
+    /// Parks until then at most; gives the parked thing back when there is no room.
+    pub fn park(&mut self, deadline: Millis, what: For, parked: Parked) -> Option<Parked> {
         if self.is_full() {
             return Some(parked);
         }
         let id = self.next;
         self.next += 1;
-        let deadline = now.plus(WAIT_DEADLINE_MS);
         self.by_what.insert((what, id));
         self.by_deadline.insert((deadline, id));
         self.by_address.insert(parked.to(), id);
@@ -122,10 +132,25 @@ impl Waits {
                 self.by_what.remove(&(wait.what, id));
                 self.by_deadline.remove(&(wait.deadline, id));
                 self.by_address.remove(&wait.parked.to());
-                taken.push(wait.parked);
+                taken.push(match wait.parked {
+                    Parked::Again(again) => Parked::Again(Again { until: Some(wait.deadline), ..again }),
+                    parked => parked,
+                });
             }
         }
         taken
+    }
+
+    /// As [`Waits::take`], of what is not taken up again.
+    fn give_up(&mut self, ids: Vec<u64>) -> Vec<Parked> {
+        let waits = ids.iter().filter_map(|id| self.all.get(id));
+        self.given_up.extend(waits.filter_map(Wait::read));
+        self.take(ids)
+    }
+
+    /// Reads that nobody waits for any more.
+    pub fn take_given_up(&mut self) -> Vec<u64> {
+        core::mem::take(&mut self.given_up)
     }
 
     /// Everything that waits for log records up to `durable`.
@@ -142,9 +167,9 @@ impl Waits {
     }
 
     /// Nobody waits for the answer any more; a request that was to be run again is not.
-    pub fn abandon(&mut self, to: u64) -> bool {
+    pub fn abandon(&mut self, to: u64) {
         let id = self.by_address.get(&to).copied();
-        !self.take(id.into_iter().collect()).is_empty()
+        self.give_up(id.into_iter().collect());
     }
 
     /// What waits for `what` waits for `then` from now on, until the same deadline.
@@ -162,12 +187,14 @@ impl Waits {
     /// Everything that has waited too long.
     pub fn expired(&mut self, now: Millis) -> Vec<Parked> {
         let ids = self.by_deadline.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();
-        self.take(ids)
+        self.give_up(ids)
     }
 
     /// Nothing waits any more: where the answers go.
     pub fn take_addresses(&mut self) -> Vec<u64> {
         let waits = core::mem::replace(self, Self::new(self.most));
+        self.given_up = waits.given_up;
+        self.given_up.extend(waits.all.values().filter_map(Wait::read));
         waits.all.into_values().map(|wait| wait.parked.to()).collect()
     }
 

@@ -6,10 +6,63 @@ use std::sync::mpsc::{Receiver, channel};
 
 /// A store with readers, and what they tell.
 fn reading(dir: &Path, gate: &Arc<Gate>) -> (RowStore, Receiver<()>) {
+    reading_by(dir, gate, None)
+}
+
+fn reading_by(dir: &Path, gate: &Arc<Gate>, before: Option<BeforeRead>) -> (RowStore, Receiver<()>) {
     let (mut store, (tell, told)) = (open(dir, gate), channel());
-    store.start_readers(&(Arc::new(move || tell.send(()).unwrap_or_default()) as ReadNotify), None).unwrap();
+    let notify: ReadNotify = Arc::new(move || tell.send(()).unwrap_or_default());
+    store.start_readers(&notify, before.as_ref()).unwrap();
     store.is_cold();
     (store, told)
+}
+
+/// Stands in front of the disk: shut, no read gets behind it.
+#[derive(Default)]
+struct Door {
+    /// Whether it is open, and how many reads have come to it.
+    state: Mutex<(bool, usize)>,
+    moved: Condvar,
+}
+
+impl Door {
+    fn in_front(door: &Arc<Self>) -> BeforeRead {
+        let door = door.clone();
+        Arc::new(move |_| {
+            let mut state = door.state.lock().unwrap();
+            state.1 += 1;
+            door.moved.notify_all();
+            drop(door.moved.wait_while(state, |(is_open, _)| !*is_open).unwrap());
+        })
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().0 = true;
+        self.moved.notify_all();
+    }
+
+    /// Waits until so many reads have come.
+    fn wait_for(&self, count: usize) {
+        let waited =
+            self.moved.wait_timeout_while(self.state.lock().unwrap(), LIMIT, |(_, came)| *came < count);
+        assert!(!waited.unwrap().1.timed_out());
+    }
+}
+
+/// Both threads have a read in hand, numbers 1 and 2, and stand in front of the door.
+fn with_both_at_the_door(store: &mut RowStore, door: &Door) {
+    (1..3).for_each(|id| store.read_ahead(id, vec![Wanted::Row(vec![0, 9])]));
+    door.wait_for(2);
+}
+
+/// What comes back, until this one does.
+fn read_until(store: &mut RowStore, told: &Receiver<()>, last: u64) -> Vec<u64> {
+    let mut ids = Vec::new();
+    while !ids.contains(&last) {
+        told.recv_timeout(LIMIT).unwrap();
+        ids.extend(store.take_read().unwrap());
+    }
+    ids
 }
 
 fn put(store: &mut RowStore, key: &[u8], value: u8) {
@@ -162,4 +215,36 @@ fn what_is_near_agrees_with_a_map() {
         }
     }
     assert!(near > 100, "{near} ranges were near");
+}
+
+/// Goal: what nobody waits for any more is not read, and not gone on with where it is in work: the disk is there for those who
+/// wait.
+#[test]
+fn what_nobody_waits_for_is_not_read() {
+    let (root, gate, door) = (tempfile::tempdir().unwrap(), Gate::open(), Arc::new(Door::default()));
+    let (mut store, told) = reading_by(root.path(), &gate, Some(Door::in_front(&door)));
+    with_both_at_the_door(&mut store, &door);
+    store.read_ahead(3, wanted());
+    store.read_ahead(4, vec![Wanted::Row(KEY.to_vec())]);
+    [1, 2, 3].into_iter().for_each(|id| store.give_up_read(id));
+    door.open();
+    // Whoever reads the fourth had one of the first two in hand before.
+    assert_eq!(read_until(&mut store, &told, 4), [4]);
+    assert_eq!(door.state.lock().unwrap().1, 3, "reads that were begun");
+}
+
+/// Goal: a read that waited for its turn while a checkpoint was collected has the rows of that, and is believed.
+#[test]
+fn what_is_read_after_a_checkpoint_is_believed() {
+    let (root, gate, door) = (tempfile::tempdir().unwrap(), Gate::open(), Arc::new(Door::default()));
+    let (mut store, told) = reading_by(root.path(), &gate, Some(Door::in_front(&door)));
+    put(&mut store, KEY, 1);
+    store.flush(LIMIT).unwrap();
+    with_both_at_the_door(&mut store, &door);
+    store.read_ahead(3, wanted());
+    put(&mut store, KEY, 2);
+    store.flush(LIMIT).unwrap();
+    door.open();
+    read_until(&mut store, &told, 3);
+    assert_eq!(listed(&store), Some(vec![(KEY.to_vec(), vec![2])]));
 }

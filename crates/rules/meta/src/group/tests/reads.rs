@@ -106,6 +106,42 @@ fn who_waits_for_a_disk_may_go() {
     assert!(bed.lookup(dir, "0").is_ok());
 }
 
+/// Goal: what a request that is gone waited for is not read, whether its connection, its time or its term ended, and another
+/// one waits in its place.
+#[test]
+fn reads_of_requests_that_are_gone_are_given_up() {
+    let (mut bed, dir) = cold(Limits { reads: 1, ..Limits::default() }, 3);
+    let gone = bed.send(ME, lookup(dir, "0"));
+    assert_eq!(bed.reads.len(), 1);
+    bed.step(Input::Gone(gone));
+    assert!(bed.reads.is_empty(), "its connection ended");
+    let late = bed.send(ME, lookup(dir, "1"));
+    assert!(!bed.replies.contains_key(&late) && bed.reads.len() == 1, "in its place");
+    bed.tick(WAIT_DEADLINE_MS + 1);
+    assert_eq!(bed.reply::<EntryReply>(late), Some(Err(Status::BUSY)));
+    assert!(bed.reads.is_empty(), "its time is over");
+    let cut = bed.send(ME, lookup(dir, "2"));
+    assert!(!bed.replies.contains_key(&cut) && bed.reads.len() == 1);
+    bed.restart_term(ShardId(0));
+    assert_eq!(bed.reply::<EntryReply>(cut), Some(Err(Status::NOT_READY)));
+    assert!(bed.reads.is_empty(), "its term ended");
+    assert!(bed.server.host.held.is_empty(), "{:?}", bed.server.host.held);
+}
+
+/// Goal: a request that waits for one row after the other waits for all of them no longer than for one.
+#[test]
+fn all_waits_of_a_request_end_together() {
+    let (mut bed, dir) = cold(Limits::default(), 1);
+    let asked = bed.send(ME, lookup(dir, "0"));
+    bed.tick(WAIT_DEADLINE_MS - 1_000);
+    // What was read is gone again.
+    let read = bed.reads.remove(0);
+    bed.step(Input::Read(read.id));
+    assert!(!bed.replies.contains_key(&asked) && bed.reads.len() == 1);
+    bed.tick(1_000);
+    assert_eq!(bed.reply::<EntryReply>(asked), Some(Err(Status::BUSY)));
+}
+
 /// Goal: with as many requests waiting as may, the next one reads in place; so does one whose rows are always gone again
 /// before it is run.
 #[test]

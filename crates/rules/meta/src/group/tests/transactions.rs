@@ -492,7 +492,9 @@ fn what_was_given_up_does_not_happen() {
     bed.admin(on("d", 2)).unwrap();
     bed.courier_works = false;
     let to = bed.send(ME, rmdir("d"));
+    assert_eq!(bed.server.host.held.get(&to), Some(&ShardId(0)), "the only shard that is to be asked");
     bed.step(Input::Gone(to));
+    assert!(bed.server.host.held.is_empty(), "{:?}", bed.server.host.held);
     assert!(
         matches!(bed.tasks.last().map(|task| &task.job), Some(Job::Shard { message: ShardMessage::Decide(m), .. }) if !m.commit)
     );
@@ -510,6 +512,7 @@ fn what_was_given_up_does_not_happen() {
     assert_eq!(bed.reply::<Empty>(to), Some(Err(Status::FENCED)));
     assert_eq!(bed.lookup(Ino::ROOT, "d"), Ok(ino));
     settle(&mut bed);
+    assert!(bed.server.host.held.is_empty(), "{:?}", bed.server.host.held);
 }
 
 /// Goal: when what the new directory inherits changes before the decision, it is asked for anew: nothing is made with what
