@@ -54,15 +54,33 @@ struct Line {
 struct State {
     lines: Vec<Line>,
     threads: usize,
+    /// Of threads that wait for work. The one that began to wait last is called first: under a light load it has all there
+    /// is to do, and the others end.
+    waiting: Vec<Arc<Condvar>>,
     /// The line behind the one that was served last.
     next: usize,
     /// The owner is gone, or the destination has another life.
     closed: bool,
 }
 
+impl Line {
+    /// Something waits in it, and nothing of it is under way.
+    fn can_be_served(&self) -> bool {
+        self.caller.is_some() && !self.queue.is_empty()
+    }
+}
+
+impl State {
+    /// There is work.
+    fn call_one(&mut self) {
+        if let Some(bell) = self.waiting.pop() {
+            bell.notify_one();
+        }
+    }
+}
+
 struct Shared {
     state: Mutex<State>,
-    more: Condvar,
     mailbox: Arc<Mailbox>,
     /// Threads of the courier beside the first of each pool.
     further: Arc<AtomicUsize>,
@@ -88,8 +106,7 @@ impl Pool {
             Line { queue: VecDeque::new(), caller: Some(caller(group)) }
         };
         let state = State { lines: (0..class.lines()).map(line).collect(), ..State::default() };
-        let (state, more) = (Mutex::new(state), Condvar::new());
-        Self(Arc::new(Shared { state, more, mailbox, further, times, name }))
+        Self(Arc::new(Shared { state: Mutex::new(state), mailbox, further, times, name }))
     }
 
     /// Takes a task for a line.
@@ -105,7 +122,7 @@ impl Pool {
         if at_work > state.threads && self.0.may_start(&state) {
             return self.start(&mut state, line);
         }
-        self.0.more.notify_one();
+        state.call_one();
         Ok(())
     }
 
@@ -130,8 +147,8 @@ impl Drop for Pool {
         let mut state = self.0.lock();
         state.closed = true;
         let left: Vec<Sent> = state.lines.iter_mut().flat_map(|line| line.queue.drain(..)).collect();
+        state.waiting.drain(..).for_each(|bell| bell.notify_one());
         drop(state);
-        self.0.more.notify_all();
         for Sent { task, .. } in left {
             let why = "its server has begun another life meanwhile, or is gone".to_owned();
             self.0.mailbox.result(task.id, Err(JobFailure(why)));
@@ -162,7 +179,8 @@ impl Shared {
     }
 
     fn serve(&self) {
-        while let Some((line, mut caller, sent)) = self.next() {
+        let bell = Arc::new(Condvar::new());
+        while let Some((line, mut caller, sent)) = self.next(&bell) {
             caller.hello.epoch = caller.hello.epoch.max(sent.fences);
             let result = carry(&mut caller, &sent, self.times.job);
             let mut state = self.lock();
@@ -175,7 +193,7 @@ impl Shared {
     }
 
     /// The next task, each line in turn; one of a line at a time. `None`: the thread is to end.
-    fn next(&self) -> Option<(usize, Caller, Sent)> {
+    fn next(&self, bell: &Arc<Condvar>) -> Option<(usize, Caller, Sent)> {
         let idle_from = Instant::now();
         let mut state = self.lock();
         loop {
@@ -183,13 +201,15 @@ impl Shared {
             for at in 0..count {
                 let at = (state.next + at) % count;
                 let line = &mut state.lines[at];
-                if !line.queue.is_empty()
+                if line.can_be_served()
                     && let Some(caller) = line.caller.take()
                     && let Some(sent) = line.queue.pop_front()
                 {
                     state.next = at + 1;
-                    // There may be more that somebody who waits can do, which was not so when it came.
-                    self.more.notify_one();
+                    // Somebody who waits may be able to do more, which was not so when it came.
+                    if state.lines.iter().any(Line::can_be_served) {
+                        state.call_one();
+                    }
                     return Some((at, caller, sent));
                 }
             }
@@ -201,7 +221,10 @@ impl Shared {
                 }
                 return None;
             }
-            state = self.more.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting.push(bell.clone());
+            state = bell.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            // It is there still when nobody has called.
+            state.waiting.retain(|other| !Arc::ptr_eq(other, bell));
         }
     }
 }

@@ -351,6 +351,26 @@ fn threads_end() {
     bed.fake.wait("all connections end", |told| told.connections == 0);
 }
 
+/// Goal: threads that a burst needed end also while there is a little to do all the time: one that waits does not get its
+/// turn for the sake of turns.
+#[test]
+fn threads_end_under_a_light_load() {
+    let mut bed = Bed::new(Times { idle: Duration::from_millis(300), ..TIMES });
+    bed.stall(&[TrimChunk::KIND]);
+    let burst: Vec<u64> = (0..8).map(|n| bed.send(trim(n / 2, u64::from(n)))).collect();
+    bed.fake.wait("a burst", |told| told.in_work == Class::Trims.lines() as usize);
+    bed.stall(&[]);
+    burst.into_iter().for_each(|id| drop(bed.result(id).unwrap()));
+    assert_eq!(bed.courier.further.load(Relaxed), 7);
+    let until = Instant::now() + PATIENCE;
+    // A second one may take what comes before the first one is back.
+    while bed.courier.further.load(Relaxed) > 1 {
+        assert!(Instant::now() < until, "{} threads have turns", bed.courier.further.load(Relaxed));
+        let id = bed.send(trim(0, 0));
+        bed.result(id).unwrap();
+    }
+}
+
 /// Goal: when the courier has as many threads as it may have, each pool still has one, which serves its lines in turn.
 #[test]
 fn one_thread_serves_all_lines() {
