@@ -16,6 +16,8 @@ use skep_wire::meta::*;
 use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry, ShardState};
 use std::time::Instant;
 
+/// Most shards of a cluster.
+const SHARDS: u16 = limits::SHARDS_MAX;
 /// Requests between two syncs of the log.
 const ROUND: u64 = 100;
 
@@ -31,6 +33,11 @@ struct Bench {
 
 impl Bench {
     fn new(files: u64) -> Self {
+        Self::with(files, 1).0
+    }
+
+    /// With so many shards, and the map that has them.
+    fn with(files: u64, shards: u16) -> (Self, MapReply) {
         let mut bench = Self {
             files,
             server: Group::new(Config::default(), MemoryStore::default()).expect("rows in memory"),
@@ -51,18 +58,21 @@ impl Bench {
             reachability: Reachability::Online,
             incarnation: Incarnation(1),
         };
-        let shard = |state| ShardEntry {
-            shard: ShardId(0),
-            members: vec![NodeId(1)],
-            leader: NodeId(1),
-            epoch: 1,
-            state,
-            era: 0,
+        let all = |state| {
+            let shard = |id| ShardEntry {
+                shard: ShardId(id),
+                members: vec![NodeId(1)],
+                leader: NodeId(1),
+                epoch: 1,
+                state,
+                era: 0,
+            };
+            (0..shards).map(shard).collect()
         };
         let mut map = MapReply {
             version: MapVersion(1),
             nodes: vec![node],
-            shards: vec![shard(ShardState::New)],
+            shards: all(ShardState::New),
             command_level: 1,
             ..MapReply::default()
         };
@@ -70,9 +80,27 @@ impl Bench {
         let fences = FencesReply { epoch: FenceEpoch(0), fences: vec![], sessions: vec![], closed: vec![] };
         bench.step(Input::Fences(fences));
         bench.sync();
-        map.shards = vec![shard(ShardState::Active)];
-        bench.step(Input::Map { own: NodeId(1), map });
-        bench
+        map.shards = all(ShardState::Active);
+        bench.step(Input::Map { own: NodeId(1), map: map.clone() });
+        (bench, map)
+    }
+
+    /// A step of its own, in which everybody waits.
+    fn measure_map(&mut self, what: &str, map: &mut MapReply, change: impl Fn(&mut MapReply)) {
+        let mut steps: Vec<u128> = (0..11)
+            .map(|_| {
+                map.version.0 += 1;
+                change(map);
+                let input = Input::Map { own: NodeId(1), map: map.clone() };
+                let start = Instant::now();
+                self.step(input);
+                let took = start.elapsed().as_nanos();
+                self.sync();
+                took
+            })
+            .collect();
+        steps.sort_unstable();
+        println!("{what:<40} {:>7.2} ms", steps[steps.len() / 2] as f64 / 1_000_000.0);
     }
 
     fn step(&mut self, input: Input) {
@@ -170,4 +198,14 @@ fn main() {
     });
     bench.measure("unlink", |n| Unlink { parent, name: name(files + n) }.into());
     bench.measure("create and open", |n| create(n, Some(OpenMode::Write)).into());
+    let (mut bench, mut map) = Bench::with(0, SHARDS);
+    bench.measure_map("map of 16,384 shards, as they were", &mut map, |_| ());
+    bench.measure_map("map of 16,384 shards, one elsewhere", &mut map, |map| {
+        let shard = &mut map.shards[7];
+        shard.epoch += 1;
+        shard.leader = NodeId(3 - shard.leader.0);
+    });
+    bench.measure_map("map of 16,384 shards, all of them changed", &mut map, |map| {
+        map.shards.iter_mut().for_each(|shard| shard.epoch += 1);
+    });
 }

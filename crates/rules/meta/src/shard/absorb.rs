@@ -15,7 +15,8 @@ use skep_wire::meta::TxnId;
 pub enum Later {
     /// Tell the targets of a truncate.
     Trim(Ino),
-    /// Tell the targets of a seal.
+    /// Tell the targets of a seal. It needs no number: a file has one at a time. Its row goes when all targets have answered,
+    /// so after this was begun, and not before (a file that is being sealed counts as open), and the next one comes then.
     Seal(Ino),
     /// Tell the participants of a decision.
     Decided(TxnId),
