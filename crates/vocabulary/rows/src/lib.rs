@@ -201,6 +201,7 @@ pub struct MemoryStore {
 struct Near {
     keys: BTreeSet<Key>,
     ranges: BTreeSet<(Key, Key)>,
+    in_place: BTreeSet<Key>,
 }
 
 impl MemoryStore {
@@ -225,6 +226,12 @@ impl MemoryStore {
         }
     }
 
+    /// So many rows, one by one, were read from the disk since the last call while everybody waited; ranges do not count.
+    pub fn take_read_in_place(&self) -> usize {
+        let read = self.near.as_ref().map(|near| core::mem::take(&mut near.borrow_mut().in_place));
+        read.map_or(0, |keys| keys.len())
+    }
+
     /// None of its rows is in memory any more, if they are on a disk.
     pub fn forget(&self) {
         if let Some(near) = &self.near {
@@ -235,10 +242,15 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(match applied_shard(key) {
-            Some(shard) => self.heads.get(&shard).cloned(),
-            None => self.rows.get(key).cloned(),
-        })
+        if let Some(shard) = applied_shard(key) {
+            return Ok(self.heads.get(&shard).cloned());
+        }
+        if let Some(mut near) = self.near.as_ref().map(RefCell::borrow_mut)
+            && !near.keys.contains(key)
+        {
+            near.in_place.insert(key.to_vec());
+        }
+        Ok(self.rows.get(key).cloned())
     }
 
     fn get_near(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>, StoreError> {
@@ -377,7 +389,7 @@ mod tests {
     }
 
     /// Goal: rows on a disk that is made up are not near before they are brought or written; what waits for the disk
-    /// finds them all the same.
+    /// finds them all the same, and is counted.
     #[test]
     fn rows_on_a_disk_are_brought() {
         let mut store = MemoryStore::on_disk();
@@ -386,11 +398,14 @@ mod tests {
         assert_eq!(store.get_near(&[0, 0, 5]), Ok(Some(Some(vec![5]))));
         store.forget();
         assert_eq!(store.get_near(&[0, 0, 5]), Ok(None));
+        assert_eq!(store.take_read_in_place(), 0);
         assert_eq!(store.get(&[0, 0, 5]), Ok(Some(vec![5])));
+        assert_eq!([store.take_read_in_place(), store.take_read_in_place()], [1, 0]);
         assert_eq!(store.scan_near(&[0], &[1], visit), Ok(false));
         store.bring(&[Wanted::Row(vec![0, 0, 6]), Wanted::Range(vec![0], vec![1])]);
         assert_eq!((store.get_near(&[0, 0, 6]), store.get_near(&[0, 0, 5])), (Ok(Some(None)), Ok(None)));
         assert_eq!(store.scan_near(&[0], &[1], visit), Ok(true));
+        assert_eq!(store.get(&[0, 0, 6]).map(|_| store.take_read_in_place()), Ok(0), "it is in memory");
         assert_eq!(MemoryStore::default().get_near(&[0, 0, 5]), Ok(Some(None)));
     }
 }
