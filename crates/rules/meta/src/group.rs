@@ -244,11 +244,7 @@ impl<S: Store> Group<S> {
     fn has_read(&mut self, read: u64) -> Result<(), StoreError> {
         let Some((shard, awaited)) = self.host.reads.ended(read) else { return Ok(()) };
         self.host.counters.read_ahead(awaited);
-        let done = |shard: &mut Shard, host: &mut Host<S>| {
-            shard.has_read(host, read);
-            Ok(())
-        };
-        self.deliver(shard, done).map(drop)
+        self.deliver(shard, |shard, host| shard.has_read(host, read)).map(drop)
     }
 
     /// The rows.

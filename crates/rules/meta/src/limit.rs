@@ -23,6 +23,9 @@ pub const WAITS_MAX: usize = 16_384;
 pub const READS_MAX: usize = 1_024;
 /// Rows and ranges that they wait for together; with so many, the next one reads in place.
 pub const ROWS_AWAITED_MAX: usize = 65_536;
+/// Rows that a report after a restart waits for at once: the largest needs some 12,000, and comes through with fewer waits
+/// than [`READ_TRIES_MAX`], none of which takes a slow disk longer than [`WAIT_DEADLINE_MS`].
+pub const REPORT_ROWS: usize = 512;
 /// So often a request waits for rows, each time for others or because they were gone again; then it reads in place.
 pub const READ_TRIES_MAX: u8 = 32;
 /// Longest wait of an `Events`.
@@ -65,6 +68,8 @@ pub const DELETED_BATCH: usize = 512;
 pub const PURGE_BATCH: usize = 64;
 /// Files of evicted clients whose size one shard recovers at once; more wait in line.
 pub const RECOVERIES_MAX: usize = 4_096;
+/// Of them those whose rows a disk is to give: few, so that requests find room among the [`READS_MAX`] of the group.
+pub const RECOVERY_READS_MAX: usize = 8;
 /// A growth intent older than this is cancelled.
 pub const GROWTH_AGE_MAX_MS: u64 = 600_000;
 /// A growth intent of another lane younger than this is left alone: its owner is copying.
@@ -180,6 +185,8 @@ pub struct Limits {
     pub waits: usize,
     /// [`READS_MAX`].
     pub reads: usize,
+    /// [`REPORT_ROWS`].
+    pub report_rows: usize,
 }
 
 impl Default for Limits {
@@ -199,6 +206,7 @@ impl Default for Limits {
             recoveries: RECOVERIES_MAX,
             waits: WAITS_MAX,
             reads: READS_MAX,
+            report_rows: REPORT_ROWS,
         }
     }
 }

@@ -27,7 +27,7 @@ enum Stage {
     Growths(Option<Ino>),
     /// It copies no growth any more that was given up before.
     DeadGrowths,
-    /// The sizes of its files are asked for, behind this writer.
+    /// Its files line up for their sizes to be asked for, behind this writer.
     Sizes(Option<(Ino, ClientId)>),
     /// Its opens, and then its part in the grace period.
     Opens,
@@ -159,9 +159,8 @@ impl Shard {
             },
             Stage::Sizes(after) => {
                 let seen: Vec<_> = self.writers.range(behind(after)).take(looks).copied().collect();
-                for (ino, _) in seen.iter().filter(|(_, writer)| *writer == client) {
-                    self.recover(host, *ino)?;
-                }
+                let own = seen.iter().filter(|(_, writer)| *writer == client);
+                own.for_each(|(ino, _)| self.recoveries.line_up(*ino));
                 match seen.last() {
                     Some(last) if seen.len() == looks => Stage::Sizes(Some(*last)),
                     _ => Stage::Opens,

@@ -2,7 +2,9 @@
 //! of its own. Below it everything stays there.
 
 use super::Shard;
+use super::trims::inode_in;
 use crate::group::{Host, Request};
+use crate::near::Near;
 use crate::row::inode::SPREADS;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -91,28 +93,37 @@ fn server_of(entry: &ShardEntry) -> Option<NodeId> {
 }
 
 impl Shard {
-    /// A directory that is to have a shard of its own is asked for there, as an administrator would.
+    /// A directory that is to have a shard of its own is asked for there, as an administrator would. `None`: the request
+    /// waits for the row that says so.
     pub(super) fn dealt<S: Store>(
-        &self,
+        &mut self,
         host: &mut Host<S>,
         request: Request,
-    ) -> Result<Request, StoreError> {
-        let MetaRequest::MakeNode(m) = &request.message else { return Ok(request) };
-        if m.kind != Kind::Dir || host.homes.all.is_empty() || !self.spreads(host, m.parent)? {
-            return Ok(request);
+    ) -> Result<Option<Request>, StoreError> {
+        let MetaRequest::MakeNode(m) = &request.message else { return Ok(Some(request)) };
+        if m.kind != Kind::Dir || host.homes.all.is_empty() {
+            return Ok(Some(request));
         }
-        let Some(on) = host.homes.deal() else { return Ok(request) };
+        let near = Near::new(&host.store, self.reads_in_place(host));
+        let spreads = match self.spreads(&near, m.parent) {
+            Err(StoreError::Away) => {
+                self.await_rows(host, request, near.take_lacks());
+                return Ok(None);
+            }
+            spreads => spreads?,
+        };
+        let Some(on) = spreads.then(|| host.homes.deal()).flatten() else { return Ok(Some(request)) };
         let (parent, name) = (m.parent, m.name.clone());
         let (mode, umask, uid, gid) = (m.mode, m.umask, m.uid, m.gid);
         let message = MetaRequest::MakeDirOn(MakeDirOn { parent, name, mode, umask, uid, gid, on });
-        Ok(Request { message, ..request })
+        Ok(Some(Request { message, ..request }))
     }
 
-    fn spreads<S: Store>(&self, host: &Host<S>, dir: Ino) -> Result<bool, StoreError> {
+    fn spreads(&self, rows: &impl Store, dir: Ino) -> Result<bool, StoreError> {
         if dir.shard() != self.id {
             return Ok(false);
         }
-        Ok(dir == Ino::ROOT || self.inode(host, dir)?.is_some_and(|inode| inode.flags & SPREADS != 0))
+        Ok(dir == Ino::ROOT || inode_in(rows, dir)?.is_some_and(|inode| inode.flags & SPREADS != 0))
     }
 }
 

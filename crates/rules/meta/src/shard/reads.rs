@@ -40,10 +40,11 @@ impl Shard {
     }
 
     /// They are, or the disk failed to give them.
-    pub fn has_read<S: Store>(&mut self, host: &mut Host<S>, read: u64) {
+    pub fn has_read<S: Store>(&mut self, host: &mut Host<S>, read: u64) -> Result<(), StoreError> {
         for parked in self.waits.over(For::Rows(read)) {
             self.resume(host, parked);
         }
+        self.recovery_read(host, read)
     }
 
     /// Takes up a request whose wait is over.
@@ -53,7 +54,7 @@ impl Shard {
         again: Again,
     ) -> Result<(), StoreError> {
         (host.waited, host.waits_until) = (again.waited, again.until);
-        let done = self.request(host, again.request);
+        let done = self.carry_out(host, again.request);
         (host.waited, host.waits_until) = (0, None);
         done
     }

@@ -2,11 +2,12 @@
 
 use super::Shard;
 use super::stripes::Answers;
+use super::trims::inode_in;
 use crate::command::{Internal, Recovered};
-use crate::group::Host;
-use crate::group::Job;
-use crate::group::Sessions;
-use crate::group::{Errands, Owner};
+use crate::group::{Errands, Host, Job, Owner, Read, Sessions};
+use crate::key::{self, Table};
+use crate::limit::RECOVERY_READS_MAX;
+use crate::near::Near;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -26,14 +27,25 @@ struct Recovery {
 #[derive(Debug, Default)]
 pub struct Recoveries {
     runs: BTreeMap<Ino, Recovery>,
-    /// No room yet.
+    /// They begin a few in each step, as far as there is room.
     waiting: BTreeSet<Ino>,
+    /// Of which files the rows are read, by the number of the read.
+    reading: BTreeMap<u64, Ino>,
 }
 
 impl Recoveries {
+    /// The file waits for its turn.
+    pub fn line_up(&mut self, ino: Ino) {
+        self.waiting.insert(ino);
+    }
+
+    fn has_room(&self, most: usize) -> bool {
+        self.runs.len() + self.reading.len() < most && self.reading.len() < RECOVERY_READS_MAX
+    }
+
     /// Is one waiting that there is room for?
     pub fn can_begin(&self, most: usize) -> bool {
-        !self.waiting.is_empty() && self.runs.len() < most
+        !self.waiting.is_empty() && self.has_room(most)
     }
 
     /// The file is gone.
@@ -53,7 +65,7 @@ impl Recoveries {
 
     /// How many are under way or waiting.
     pub fn len(&self) -> usize {
-        self.runs.len() + self.waiting.len()
+        self.runs.len() + self.waiting.len() + self.reading.len()
     }
 }
 
@@ -73,20 +85,51 @@ impl Shard {
         }
     }
 
-    /// Asks the targets of a file for the lengths of its chunk files, if a writer of it has ended.
+    /// Asks the targets of a file for the lengths of its chunk files, if a writer of it has ended; once its rows are in
+    /// memory.
     pub(super) fn recover<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) -> Result<(), StoreError> {
+        let in_place = self.reads_in_place(host);
+        self.recover_by(host, ino, in_place)
+    }
+
+    /// The rows of a file that is to be recovered from were read.
+    pub(super) fn recovery_read<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        read: u64,
+    ) -> Result<(), StoreError> {
+        // One that is gone again from a small cache is read in place: waiting once more might never end.
+        let ino = self.recoveries.reading.remove(&read);
+        ino.map_or(Ok(()), |ino| self.recover_by(host, ino, true))
+    }
+
+    fn recover_by<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        ino: Ino,
+        in_place: bool,
+    ) -> Result<(), StoreError> {
         let writers = self.writers.range((ino, ClientId(0))..=(ino, ClientId(u64::MAX)));
         let ended = writers.map(|(_, client)| *client).filter(|client| !host.sessions.lives(*client));
         let clients: Vec<ClientId> = ended.collect();
+        if clients.is_empty() || self.recoveries.runs.contains_key(&ino) {
+            return Ok(());
+        }
+        if !self.recoveries.has_room(host.config.limits.recoveries) {
+            self.recoveries.line_up(ino);
+            return Ok(());
+        }
+        let near = Near::new(&host.store, in_place);
+        let (trim, inode) = (near.get(&key::of_ino(Table::Trim, ino)), inode_in(&near, ino));
+        let lacks = near.take_lacks();
+        if !lacks.is_empty() {
+            let id = host.reads.begin(self.id, lacks.len());
+            host.out.reads.push(Read { id, wanted: lacks });
+            self.recoveries.reading.insert(id, ino);
+            return Ok(());
+        }
         // While a truncate is on its way the lengths mean nothing; its end leads here again.
-        if clients.is_empty() || self.recoveries.runs.contains_key(&ino) || self.is_trimming(host, ino)? {
-            return Ok(());
-        }
-        let Some(inode) = self.inode(host, ino)? else { return Ok(()) };
-        if self.recoveries.runs.len() >= host.config.limits.recoveries {
-            self.recoveries.waiting.insert(ino);
-            return Ok(());
-        }
+        let (None, Some(inode)) = (trim?, inode?) else { return Ok(()) };
         let mut by_target: BTreeMap<TargetId, Vec<ChunkId>> = BTreeMap::new();
         for (chunk, target) in inode.layout.chunks() {
             by_target.entry(target).or_default().push(chunk);

@@ -2,7 +2,7 @@
 
 use super::Shard;
 use super::lane::wish;
-use super::waits::{For, Parked};
+use super::waits::{For, Parked, is_told};
 use crate::command::{Holds, Internal};
 use crate::group::Host;
 use crate::group::Request;
@@ -12,8 +12,21 @@ use skep_types::{ClientId, LogIndex};
 use skep_wire::meta::MetaRequest;
 
 impl Shard {
-    /// Answers a request, at once or when it can.
+    /// Answers a request that came just now, at once or when it can.
     pub fn request<S: Store>(&mut self, host: &mut Host<S>, request: Request) -> Result<(), StoreError> {
+        if is_told(&request) && self.is_telling(request.peer.client) {
+            self.again.push_back(request.into());
+            return Ok(());
+        }
+        self.carry_out(host, request)
+    }
+
+    /// The same of one that may have waited.
+    pub(super) fn carry_out<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+    ) -> Result<(), StoreError> {
         if let Err(refusal) = self.admit(host, &request) {
             self.answer(host, request.reply_to, self.stamp_in_service(host), Err(refusal));
             return Ok(());
@@ -22,9 +35,9 @@ impl Shard {
             self.park(host, For::Durable(index), Parked::Again(request.into()));
             return Ok(());
         }
-        let request = self.dealt(host, request)?;
+        let Some(request) = self.dealt(host, request)? else { return Ok(()) };
         match &request.message {
-            MetaRequest::Close(_) | MetaRequest::Reclaim(_) => self.opens_told(host, &request),
+            MetaRequest::Close(_) | MetaRequest::Reclaim(_) => self.opens_told(host, request),
             MetaRequest::SetLock(_)
             | MetaRequest::GetLock(_)
             | MetaRequest::DropLocks(_)

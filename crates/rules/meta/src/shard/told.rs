@@ -1,16 +1,17 @@
 //! What clients tell about their opens, and what they ask about the log.
 
 use super::Shard;
-use super::waits::{For, Parked};
+use super::waits::{For, Parked, is_told};
 use crate::command::{Internal, Writers};
-use crate::group::Host;
-use crate::group::Request;
+use crate::group::{Host, Request};
+use crate::key;
 use crate::limit::{OPENS_PER_MESSAGE_MAX, OPENS_TOLD_MAX};
-use crate::store::{Store, StoreError};
+use crate::near::Near;
+use crate::store::{Store, StoreError, Wanted};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{ClientId, Encode, Errno, Ino, LogIndex, Term};
-use skep_wire::meta::{MetaRequest, ReclaimReply, Sync};
+use skep_wire::meta::{Close, MetaRequest, Reclaim, ReclaimReply, ReclaimedLock, Sync};
 use skep_wire::{Empty, Refusal, Status};
 
 impl Shard {
@@ -34,60 +35,124 @@ impl Shard {
         }
     }
 
-    /// `Close` and `Reclaim`.
+    /// Is something taken up again soon by which this client tells what it has open? What comes is lined up behind it.
+    pub(super) fn is_telling(&self, client: ClientId) -> bool {
+        self.again.iter().any(|again| again.request.peer.client == client && is_told(&again.request))
+    }
+
+    /// `Close` and `Reclaim`. A lock counts only for a file that is open, and a file that is closed is not open again: none
+    /// overtakes an earlier one that waits for rows.
     pub(super) fn opens_told<S: Store>(
         &mut self,
         host: &mut Host<S>,
-        request: &Request,
+        request: Request,
     ) -> Result<(), StoreError> {
-        let (_shard, client) = (request.call.shard, request.peer.client);
+        let client = request.peer.client;
+        if let Some(what) = self.waits.told_by(client) {
+            self.park(host, what, Parked::Again(request.into()));
+            return Ok(());
+        }
         if let Err(refusal) = self.may_tell(host, client, &request.message) {
             self.answer(host, request.reply_to, self.stamp(), Err(refusal));
             return Ok(());
         }
-        let mut lost = Vec::new();
-        match &request.message {
+        let lost = match &request.message {
             MetaRequest::Close(m) => {
-                let mut idle = Vec::new();
-                let mut done = Vec::new();
-                for closed in &m.opens {
-                    if self.opens.close(&mut host.opens, client, closed.ino, closed.open_seq) {
-                        idle.push(closed.ino);
-                        self.ends.forget(closed.ino);
-                    }
-                    if self.opens.has(client, closed.ino) {
-                        continue;
-                    }
-                    self.locks.close(host.now, client, closed.ino);
-                    if self.writers.contains(&(closed.ino, client)) {
-                        done.push(closed.ino);
-                    }
-                }
-                self.writes(host, client, done, true)?;
-                self.purge(host, idle)?;
+                self.closed(host, client, m)?;
+                Vec::new()
             }
             MetaRequest::Reclaim(m) => {
-                for open in &m.opens {
-                    self.opens.open(&mut host.opens, client, open.ino, open.mode, open.open_seq);
-                    if open.mode.writes() {
-                        self.reclaim_end(host, open.ino, open.reserved)?;
-                    }
+                let lacks = self.rows_of_report(host, client, m)?;
+                if !lacks.is_empty() {
+                    self.await_rows(host, request, lacks);
+                    return Ok(());
                 }
-                let again = self.grace.has_reported(client);
-                lost = self.reclaim_locks(host, client, &m.locks, again)?;
-                let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
-                let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
-                self.writes(host, client, new, false)?;
-                if m.last && self.grace.reported(client) {
-                    self.opens_known(host)?;
-                }
+                self.reclaimed(host, client, m)?
             }
-            _ => {}
-        }
+            _ => Vec::new(),
+        };
         // The bytes of an empty answer where nothing is lost, as to a `Close`.
         let reply = ReclaimReply { lost: (!lost.is_empty()).then_some(lost) };
         self.answer(host, request.reply_to, self.stamp(), Ok(reply.to_bytes()));
         Ok(())
+    }
+
+    fn closed<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        client: ClientId,
+        m: &Close,
+    ) -> Result<(), StoreError> {
+        let mut idle = Vec::new();
+        let mut done = Vec::new();
+        for closed in &m.opens {
+            if self.opens.close(&mut host.opens, client, closed.ino, closed.open_seq) {
+                idle.push(closed.ino);
+                self.ends.forget(closed.ino);
+            }
+            if self.opens.has(client, closed.ino) {
+                continue;
+            }
+            self.locks.close(host.now, client, closed.ino);
+            if self.writers.contains(&(closed.ino, client)) {
+                done.push(closed.ino);
+            }
+        }
+        self.writes(host, client, done, true)?;
+        self.purge(host, idle)
+    }
+
+    /// The locks that are lost.
+    fn reclaimed<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        client: ClientId,
+        m: &Reclaim,
+    ) -> Result<Vec<ReclaimedLock>, StoreError> {
+        for open in &m.opens {
+            self.opens.open(&mut host.opens, client, open.ino, open.mode, open.open_seq);
+            if open.mode.writes() {
+                self.reclaim_end(host, open.ino, open.reserved)?;
+            }
+        }
+        let again = self.grace.has_reported(client);
+        let lost = self.reclaim_locks(host, client, &m.locks, again)?;
+        let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
+        let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
+        self.writes(host, client, new, false)?;
+        if m.last && self.grace.reported(client) {
+            self.opens_known(host)?;
+        }
+        Ok(lost)
+    }
+
+    /// The next rows, a part of all, that this report looks at and that are not in memory: it is taken as a whole, once none
+    /// is left.
+    fn rows_of_report<S: Store>(
+        &self,
+        host: &Host<S>,
+        client: ClientId,
+        m: &Reclaim,
+    ) -> Result<Vec<Wanted>, StoreError> {
+        if self.reads_in_place(host) {
+            return Ok(Vec::new());
+        }
+        let near = Near::new(&host.store, false);
+        let written = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
+        let new = written.clone().filter(|ino| !self.writers.contains(&(*ino, client)));
+        let inodes = written.chain(m.locks.iter().map(|claim| claim.ino)).map(key::inode);
+        let mut left = host.config.limits.report_rows;
+        for row in inodes.chain(new.map(|ino| key::writer(ino, client))) {
+            match near.get(&row) {
+                Ok(_) => {}
+                Err(StoreError::Away) => left -= 1,
+                Err(e) => return Err(e),
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(near.take_lacks())
     }
 
     /// Is it for this term, of this shard, and not too much?

@@ -50,11 +50,16 @@ impl Trims {
     }
 }
 
+/// An inode row, outside of any operation.
+pub(super) fn inode_in(rows: &impl Store, ino: Ino) -> Result<Option<Inode>, StoreError> {
+    let row = rows.get(&key::inode(ino))?;
+    row.map(|bytes| Inode::from_bytes(&bytes).map_err(|e| corrupt("inode row", e))).transpose()
+}
+
 impl Shard {
-    /// An inode row, outside of any operation.
+    /// An inode row, read in place.
     pub(crate) fn inode<S: Store>(&self, host: &Host<S>, ino: Ino) -> Result<Option<Inode>, StoreError> {
-        let row = host.store.get(&key::inode(ino))?;
-        row.map(|bytes| Inode::from_bytes(&bytes).map_err(|e| corrupt("inode row", e))).transpose()
+        inode_in(&host.store, ino)
     }
 
     /// Is a truncate of the file not told to all targets yet?

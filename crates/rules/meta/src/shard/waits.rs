@@ -3,9 +3,9 @@
 use crate::group::Request;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{Ino, LogIndex, Millis};
+use skep_types::{ClientId, Ino, LogIndex, Millis};
 use skep_wire::Refusal;
-use skep_wire::meta::{ShardStamp, TxnId};
+use skep_wire::meta::{MetaRequest, ShardStamp, TxnId};
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +55,12 @@ impl From<Request> for Again {
     }
 }
 
+/// Does a client tell by it what it has open, or has no longer? Those of one client are carried out in the order in which
+/// they came.
+pub(super) fn is_told(request: &Request) -> bool {
+    matches!(request.message, MetaRequest::Close(_) | MetaRequest::Reclaim(_))
+}
+
 #[derive(Debug)]
 struct Wait {
     what: For,
@@ -80,6 +86,14 @@ impl Parked {
             Self::Again(Again { request, .. }) => request.reply_to,
         }
     }
+
+    /// Who tells by it what it has open.
+    fn told_by(&self) -> Option<ClientId> {
+        match self {
+            Self::Again(Again { request, .. }) => is_told(request).then_some(request.peer.client),
+            Self::Answer { .. } => None,
+        }
+    }
 }
 
 /// All waits of a shard.
@@ -93,6 +107,8 @@ pub struct Waits {
     by_address: BTreeMap<u64, u64>,
     /// Reads that were waited for by what is gone.
     given_up: Vec<u64>,
+    /// Those by which a client tells what it has open.
+    told: BTreeSet<(ClientId, u64)>,
 }
 
 impl Waits {
@@ -121,6 +137,7 @@ impl Waits {
         self.by_what.insert((what, id));
         self.by_deadline.insert((deadline, id));
         self.by_address.insert(parked.to(), id);
+        self.told.extend(parked.told_by().map(|client| (client, id)));
         self.all.insert(id, Wait { what, deadline, parked });
         None
     }
@@ -132,6 +149,7 @@ impl Waits {
                 self.by_what.remove(&(wait.what, id));
                 self.by_deadline.remove(&(wait.deadline, id));
                 self.by_address.remove(&wait.parked.to());
+                wait.parked.told_by().map(|client| self.told.remove(&(client, id)));
                 taken.push(match wait.parked {
                     Parked::Again(again) => Parked::Again(Again { until: Some(wait.deadline), ..again }),
                     parked => parked,
@@ -151,6 +169,12 @@ impl Waits {
     /// Reads that nobody waits for any more.
     pub fn take_given_up(&mut self) -> Vec<u64> {
         core::mem::take(&mut self.given_up)
+    }
+
+    /// What is waited for by the newest message in which this client tells what it has open.
+    pub fn told_by(&self, client: ClientId) -> Option<For> {
+        let newest = self.told.range((client, 0)..=(client, u64::MAX)).next_back();
+        newest.and_then(|(_, id)| self.all.get(id)).map(|wait| wait.what)
     }
 
     /// Everything that waits for log records up to `durable`.

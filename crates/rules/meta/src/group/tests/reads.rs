@@ -1,9 +1,11 @@
 //! Requests whose rows a disk is to give, while others pass.
 
 use super::*;
-use crate::limit::{Limits, READ_TRIES_MAX, WAIT_DEADLINE_MS};
-use crate::store::Wanted;
+use crate::key::{Table, inode, of_ino, writer};
+use crate::limit::{Limits, READ_TRIES_MAX, RECOVERY_READS_MAX, WAIT_DEADLINE_MS};
+use crate::store::{Store, Wanted};
 use alloc::collections::BTreeSet;
+use skep_wire::mgmt::NodeEntry;
 
 /// A directory with these files, none of which is in memory, behind a disk that gives nothing.
 fn cold(limits: Limits, files: u32) -> (Bed, Ino) {
@@ -58,7 +60,7 @@ fn a_cold_request_is_passed() {
 #[test]
 fn a_listing_waits_twice() {
     let (mut bed, dir) = cold(Limits::default(), 50);
-    bed.server.store().bring(&[Wanted::Row(crate::key::inode(dir))]);
+    bed.server.store().bring(&[Wanted::Row(inode(dir))]);
     let list = bed.send(ME, List { dir, after: 0, max: 100, with_attr: true });
     assert_eq!([give_one(&mut bed), give_one(&mut bed)], [1, 50]);
     let entries = bed.reply::<ListReply>(list).unwrap().unwrap().entries;
@@ -178,4 +180,126 @@ fn a_run_that_is_broken_off_takes_no_turn() {
     assert!(bed.forgets && taken.windows(2).all(follow), "{taken:?}");
     let different: BTreeSet<TargetId> = taken[..3].iter().copied().collect();
     assert_eq!(different.len(), 3, "{taken:?}");
+}
+
+/// The root is in memory, and who asks for it is answered at once.
+fn others_pass(bed: &mut Bed) {
+    let ino = Ino::ROOT;
+    bed.server.store().bring(&[Wanted::Row(inode(ino))]);
+    for _ in 0..10 {
+        bed.call(ME, GetAttr { ino }).unwrap();
+    }
+}
+
+/// Goal: where directories are dealt to shards, one that is made in a directory whose row is on disk waits as any other
+/// request, and the others pass.
+#[test]
+fn a_directory_waits_for_its_parent() {
+    let (mut bed, dir) = cold(Limits::default(), 0);
+    let mut two = map(2, 5);
+    let own = two.nodes[0].clone();
+    two.nodes.push(NodeEntry { node: NodeId(9), reachability: Reachability::Offline, ..own });
+    (two.version, two.shards[1].leader) = (MapVersion(2), NodeId(9));
+    bed.step(Input::Map { own: OWN, map: two });
+    bed.server.store().take_read_in_place();
+    let made = bed.send(OTHER, node(dir, "sub", Kind::Dir));
+    assert_eq!(bed.server.store().take_read_in_place(), 0, "everybody waited for a disk");
+    assert_eq!(bed.reads[0].wanted, [Wanted::Row(inode(dir))]);
+    others_pass(&mut bed);
+    assert!(!bed.replies.contains_key(&made));
+    bed.disk_works = true;
+    bed.run_disk();
+    assert!(bed.reply::<EntryReply>(made).unwrap().is_ok());
+    bed.check();
+}
+
+/// Goal: what a client has open is taken back after a restart without others waiting for a disk: its rows are read in parts,
+/// the report is taken as a whole when all are there, and what the client tells meanwhile is taken behind it.
+#[test]
+fn a_report_waits_for_its_rows() {
+    let limits = Limits { report_rows: 2, ..Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+    let mut opens = vec![];
+    for n in 1..=3 {
+        let (ino, mode) = (bed.grown(&format!("{n}"), 9).0, OpenMode::Write);
+        bed.open(OTHER, ino, mode, n).unwrap();
+        opens.push(Reclaimed { ino, mode, open_seq: n, reserved: 0 });
+    }
+    let [locked, closed] = [opens[0].ino, opens[2].ino];
+    bed.restart(&[1, 2]);
+    bed.server.store().forget();
+    (bed.forgets, bed.disk_works) = (false, false);
+    bed.server.store().take_read_in_place();
+    let last = bed.last();
+    let locks =
+        vec![ReclaimedLock { ino: locked, lock: super::locking::set(locked, 1, None, 6).lock, order: 6 }];
+    let report = |opens, locks, last| Reclaim { opens, locks, last, term: None };
+    let told = [
+        bed.send(OTHER, report(opens, vec![], false)),
+        bed.send(OTHER, report(vec![], locks, true)),
+        bed.send(OTHER, Close { opens: vec![Closed { ino: closed, open_seq: 9 }] }),
+    ];
+    others_pass(&mut bed);
+    assert_eq!(bed.server.store().take_read_in_place(), 0, "everybody waited for a disk");
+    assert!(told.iter().all(|to| !bed.replies.contains_key(to)));
+    assert_eq!((bed.last(), bed.server.host.opens.all(), bed.reads.len()), (last, 0, 1), "no effect yet");
+    let mut parts = vec![];
+    while !bed.replies.contains_key(&told[2]) {
+        parts.push(give_one(&mut bed));
+    }
+    assert_eq!(parts, [2, 1], "the lock is on a file that is in memory by then");
+    assert!(told.iter().all(|to| bed.replies[to].1.is_ok()));
+    assert_eq!((bed.server.host.opens.all(), bed.server.host.load.locks), (2, 1));
+    let writes = |ino| bed.server.store().get(&writer(ino, ClientId(2))).unwrap().is_some();
+    assert!(writes(locked) && !writes(closed), "its close came first");
+    bed.check();
+}
+
+/// Goal: the end of a session that wrote to many files asks for their sizes in small steps, and for none of them do others
+/// wait for a disk: rows that are not in memory are read a few at a time.
+#[test]
+fn many_recoveries_begin_in_small_steps() {
+    for is_cold in [false, true] {
+        let limits = Limits { resumed_per_step: 3, ..Limits::default() };
+        let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+        bed.forgets = false;
+        let files: vec::Vec<Ino> = (0..20).map(|n| bed.grown(&format!("{n}"), 9).0).collect();
+        for (n, ino) in files.iter().enumerate() {
+            bed.open(OTHER, *ino, OpenMode::Write, n as u64 + 1).unwrap();
+        }
+        (bed.works_off, bed.courier_works, bed.disk_works) = (false, false, !is_cold);
+        bed.server.store().forget();
+        if !is_cold {
+            let rows = |ino: &Ino| [Table::Trim, Table::Inode].map(|of| Wanted::Row(of_ino(of, *ino)));
+            bed.server.store().bring(&files.iter().flat_map(rows).collect::<vec::Vec<_>>());
+        }
+        let asked = |bed: &Bed| {
+            let of = |task: &Task| match &task.job {
+                Job::Stat { chunks, .. } => Some(chunks[0].ino),
+                _ => None,
+            };
+            bed.tasks.iter().filter_map(of).collect::<BTreeSet<Ino>>().len()
+        };
+        bed.fenced.push(OTHER.client);
+        let fences = bed.fences(&[1]);
+        bed.step(Input::Fences(fences));
+        let mut before = asked(&bed);
+        while bed.server.next_deadline() == Some(Millis(0)) {
+            bed.tick(0);
+            // The bench makes the log durable after each step, which is a step too.
+            assert!(asked(&bed) - before <= 6, "{} of {before} at once", asked(&bed) - before);
+            before = asked(&bed);
+        }
+        if is_cold {
+            assert_eq!((before, bed.reads.len()), (0, RECOVERY_READS_MAX));
+            others_pass(&mut bed);
+        }
+        (bed.works_off, bed.courier_works, bed.disk_works) = (true, true, true);
+        bed.run_disk();
+        bed.run_courier();
+        bed.tick(0);
+        let writes = |ino: &Ino| bed.server.store().get(&writer(*ino, ClientId(2))).unwrap();
+        assert!(files.iter().all(|ino| writes(ino).is_none()), "its sizes are known");
+        bed.check();
+    }
 }
