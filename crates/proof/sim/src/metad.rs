@@ -54,6 +54,7 @@ fn limits(seed: u64) -> Limits {
         closes_remembered: draw(6, 2),
         recoveries: draw(7, 1),
         reads: draw(9, 1),
+        report_rows: draw(8, 1),
         ..Limits::default()
     }
 }
@@ -69,6 +70,10 @@ const FORGETS: u64 = 100;
 /// Records that one step may write where limits are that small: what it was asked, a request or two that waited, a
 /// chore in each shard.
 const STEP_RECORDS_MAX: usize = 12;
+/// Rows that such a step may read in place, where they are on a disk.
+const STEP_READS_MAX: usize = 24;
+/// Tasks for other servers that such a step may start.
+const STEP_TASKS_MAX: usize = 32;
 
 pub struct Metad {
     pub node: NodeId,
@@ -208,9 +213,10 @@ impl Metad {
             server.store().forget();
         }
         let mut out = Output::default();
+        let (is_map, is_tick) = (matches!(input, Input::Map { .. }), matches!(input, Input::Tick));
         // Shards are made all at once, and only once.
-        let bounded = self.config.limits.chores_per_step == 1 && !matches!(input, Input::Map { .. });
-        let is_map = matches!(input, Input::Map { .. });
+        let bounded = self.config.limits.chores_per_step == 1 && !is_map;
+        server.store().take_read_in_place();
         if let Err(e) = server.step(now, wall, input, &mut out) {
             if self.mislaid.is_some() {
                 hub.say(format_args!("metad {} ends: {e}", self.node));
@@ -224,7 +230,10 @@ impl Metad {
             self.mislaid = None;
         }
         if bounded {
-            check_bounds(&out.records, hub);
+            let in_place = server.store().take_read_in_place();
+            // A tick sends out once more whatever has waited long enough.
+            let tasks = if is_tick { 0 } else { out.tasks.len() };
+            check_bounds(&out.records, in_place, tasks, hub);
         }
         Some(out)
     }
@@ -367,7 +376,10 @@ impl Metad {
 }
 
 /// What one step writes where it works off one chore. The end of a session in a shard is a chore of its own.
-fn check_bounds(records: &[Record], hub: &mut Hub) {
+fn check_bounds(records: &[Record], in_place: usize, tasks: usize, hub: &mut Hub) {
+    if in_place > STEP_READS_MAX || tasks > STEP_TASKS_MAX {
+        hub.fail(format!("one step of metad reads {in_place} rows in place and starts {tasks} tasks"));
+    }
     let ends_a_session = |record: &&Record| {
         record.kind == EntryKind::Command
             && Command::decode(&record.bytes, record.shard, record.index)
