@@ -2,7 +2,7 @@
 //! know nothing of what is newer than fjall: what they bring is the owner's to judge. See `docs/design/log.md`.
 
 use super::engine::Engine;
-use super::warmth::{self, Pace};
+use super::warmth::{Begun, Pace};
 use fjall::KvPair;
 use skep_rows::{Key, StoreError, Wanted};
 use std::collections::{BTreeSet, VecDeque};
@@ -210,17 +210,17 @@ impl Reader {
         if let Some(before) = &self.before {
             before(&wanted);
         }
-        let begun = Instant::now();
+        let begun = Begun::now();
         let found = match wanted {
             Wanted::Row(key) => {
                 let value = self.engine.get(&key)?;
-                job.paces.push(warmth::pace(begun, 1));
+                job.paces.push(begun.pace(1));
                 job.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
                 Found::Row(key, value)
             }
             Wanted::Range(from, until) => {
                 let range = self.range(&from, &until)?;
-                job.paces.push(warmth::pace(begun, range.rows.len()));
+                job.paces.push(begun.pace(range.rows.len()));
                 job.bytes += range.bytes;
                 Found::Range(from, until, range)
             }

@@ -6,7 +6,7 @@ use super::engine::Engine;
 use super::key_hash::KeyHash;
 use super::overlay::Overlay;
 use super::readers::{BeforeRead, Found, Job, Ranges, ReadNotify, Readers};
-use super::warmth::{self, Pace, Warmth};
+use super::warmth::{Begun, Pace, Warmth};
 use super::{KEY_MAX, RESERVED, RowOptions, VALUE_MAX};
 use fjall::KvPair;
 use skep_rows::{Batch, Store, StoreError, Visit, Wanted, applied_key, applied_shard};
@@ -321,9 +321,9 @@ impl RowStore {
 
     /// The row as fjall has it. Nothing newer is in memory.
     fn read(&self, hash: u64, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let begun = Instant::now();
+        let begun = Begun::now();
         let value = self.engine.get(key)?;
-        self.note(warmth::pace(begun, 1));
+        self.note(begun.pace(1));
         self.cache.borrow_mut().put(hash, key.to_vec(), value.clone());
         Ok(value)
     }
@@ -420,10 +420,10 @@ impl Store for RowStore {
         if from >= until {
             return Ok(());
         }
-        let (begun, mut rows) = (Instant::now(), 0);
+        let (begun, mut rows) = (Begun::now(), 0);
         let mut stored = self.engine.range(from, until).inspect(|_| rows += 1);
         self.merge(from, until, &mut stored, visit)?;
-        self.note(warmth::pace(begun, rows));
+        self.note(begun.pace(rows));
         Ok(())
     }
 

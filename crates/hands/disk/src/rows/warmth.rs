@@ -5,12 +5,19 @@
 
 use std::time::{Duration, Instant};
 
-/// A read that takes longer than this, and this for each further row, has waited for a disk (or for a processor).
+/// A read that waited, and took longer than this, and this for each further row, has waited for a disk.
 const SLOW: Duration = Duration::from_micros(50);
 const SLOW_PER_ROW: Duration = Duration::from_micros(5);
 /// So many quick reads in a row, and so long without a slow one: then the disk is not asked any more.
 const QUICK_READS: u32 = 1_024;
 const CALM: Duration = Duration::from_secs(10);
+
+/// A read that has begun, by this thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    at: Instant,
+    waits: i64,
+}
 
 /// When a read ended, and whether it was slow.
 #[derive(Debug, Clone, Copy)]
@@ -19,11 +26,30 @@ pub(super) struct Pace {
     slow: bool,
 }
 
-/// Of a read of so many rows that began then.
-pub(super) fn pace(begun: Instant, rows: usize) -> Pace {
-    let at = Instant::now();
-    let limit = SLOW + SLOW_PER_ROW * u32::try_from(rows).unwrap_or(u32::MAX);
-    Pace { at, slow: at.saturating_duration_since(begun) > limit }
+impl Begun {
+    pub(super) fn now() -> Self {
+        Self { at: Instant::now(), waits: waits() }
+    }
+
+    /// It was a read of so many rows, and has ended. Who lost the processor meanwhile was slow, too, but for another reason:
+    /// it goes by whether the thread went to sleep.
+    pub(super) fn pace(self, rows: usize) -> Pace {
+        let at = Instant::now();
+        let limit = SLOW + SLOW_PER_ROW * u32::try_from(rows).unwrap_or(u32::MAX);
+        let slow = at.saturating_duration_since(self.at) > limit && waits() > self.waits;
+        Pace { at, slow }
+    }
+}
+
+/// How often this thread has gone to sleep by itself, for a disk or for another thread.
+#[allow(unsafe_code)] // rustix has no wrapper for it
+fn waits() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes nothing but the structure, for which zeros are a valid value.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw
+    }
 }
 
 /// See the module.
@@ -78,7 +104,16 @@ mod tests {
         assert!(!warmth.is_warm(), "not often enough");
         warmth.note(read(30_000, false));
         assert!(warmth.is_warm());
-        let long_ago = start.checked_sub(Duration::from_millis(1)).unwrap();
-        assert!(pace(long_ago, 1).slow && !pace(long_ago, 1_000_000).slow);
+    }
+
+    /// Goal: a read that slept is slow when it took long for its rows; one that only lost the processor is not.
+    #[test]
+    fn sleep_is_told_from_a_busy_processor() {
+        let slept = Begun::now();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(slept.pace(1).slow && !slept.pace(1_000_000).slow);
+        let busy = Begun::now();
+        while busy.at.elapsed() < Duration::from_millis(1) {}
+        assert!(!busy.pace(1).slow);
     }
 }
