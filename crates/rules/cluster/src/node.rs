@@ -14,7 +14,7 @@ use skep_types::{
     Capacity, Errno, LogSeq, MapVersion, Millis, NodeId, Reachability, ServiceKind, ShardId, Uuid,
 };
 use skep_wire::mgmt::{
-    Heartbeat, RegisterNode, RegisterNodeReply, RemoveNode, ShardAt, ShardEntry, ShardState,
+    Heartbeat, HeartbeatReply, RegisterNode, RegisterNodeReply, RemoveNode, ShardAt, ShardEntry, ShardState,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -76,7 +76,7 @@ impl Registry {
         }
         self.hear(now, id, (Capacity::default(), MapVersion(0), m.index), out);
         out.notes.push(format!("{alias} (node {id}) registered"));
-        let (cluster, epoch, registry) = (self.state.cluster, self.state.epoch, self.state.age());
+        let (cluster, epoch, registry) = (self.state.cluster, self.state.epoch, self.age_for(m.registry));
         out.body(to, &RegisterNodeReply { node: id, alias, cluster, epoch, registry });
         Ok(())
     }
@@ -139,7 +139,8 @@ impl Registry {
             self.hear(now, m.node, (m.capacity, m.map, m.index), out);
         }
         self.tell_capacities(now);
-        out.body(to, &self.pulse());
+        let registry = self.age_for(m.registry);
+        out.body(to, &HeartbeatReply { registry, ..self.pulse() });
         Ok(())
     }
 

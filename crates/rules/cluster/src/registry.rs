@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use skep_types::{
     Capacity, ClientId, Encode, LogSeq, MapVersion, Millis, NodeId, Reachability, TargetId, Term,
 };
-use skep_wire::mgmt::{HeartbeatReply, MgmtRequest, OpenSessionReply};
+use skep_wire::mgmt::{HeartbeatReply, MgmtRequest, OpenSessionReply, RegistryAge};
 use skep_wire::{Empty, Refusal};
 
 /// Times after which silence means something, and limits.
@@ -34,6 +34,8 @@ pub struct Config {
     pub max_sessions: usize,
     /// Most storage pools.
     pub max_pools: usize,
+    /// An older registry opens and ends sessions like any other: a fault on purpose, for the simulator.
+    pub canary_trusts_itself: bool,
 }
 
 impl Default for Config {
@@ -47,6 +49,7 @@ impl Default for Config {
             max_targets: TARGETS_MAX,
             max_sessions: SESSIONS_MAX,
             max_pools: POOLS_MAX,
+            canary_trusts_itself: false,
         }
     }
 }
@@ -268,6 +271,11 @@ impl Registry {
             MgmtRequest::RegisterTarget(m) => self.register_target(to, m, out),
             MgmtRequest::Heartbeat(m) => self.heartbeat(now, to, m, out),
             MgmtRequest::GetMap(m) => {
+                // A mount would hold the map of an older registry for newer than the newest one's: each start of it raises
+                // the version. A daemon has told what it knows before it asks.
+                if peer.client != ClientId(0) {
+                    self.require_vouched()?;
+                }
                 let map = self.map(m.known);
                 out.body(to, &map);
                 Ok(())
@@ -315,6 +323,12 @@ impl Registry {
 
     pub(crate) fn map_changed(&mut self) {
         self.changes += 1;
+    }
+
+    /// How old this registry is, as whoever has `seen` that much of a registry is to remember. One that may be an older copy
+    /// leaves no trace: the newest one would be taken for older than what it left.
+    pub(crate) fn age_for(&self, seen: RegistryAge) -> RegistryAge {
+        if self.require_vouched().is_ok() { self.state.age() } else { seen }
     }
 
     pub(crate) fn pulse(&self) -> HeartbeatReply {

@@ -254,6 +254,9 @@ impl State {
                 self.starts.clear();
                 self.changes += RESTORED_JUMP;
                 self.last_client.0 += RESTORED_JUMP;
+                // Sessions that were opened since the copy are known to servers, and not here: all ids up to one in the
+                // list that do not live have ended.
+                push_bounded(&mut self.closed, self.last_client, CLOSED_MAX);
                 self.epoch.0 += RESTORED_JUMP;
                 self.shards.iter_mut().for_each(|shard| shard.epoch += RESTORED_JUMP);
                 self.last_node.0 += RESTORED_JUMP_SMALL;

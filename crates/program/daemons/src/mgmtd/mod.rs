@@ -127,6 +127,7 @@ fn rules(config: &MgmtdConfig) -> skep_cluster::Config {
         max_targets: config.max_targets as usize,
         max_sessions: config.max_sessions as usize,
         max_pools: config.max_pools as usize,
+        ..skep_cluster::Config::default()
     }
 }
 

@@ -19,6 +19,7 @@ pub const CONFIG: Config = Config {
     max_targets: 4,
     max_sessions: 4,
     max_pools: 3,
+    canary_trusts_itself: false,
 };
 
 /// A registration in the first life of a daemon.
