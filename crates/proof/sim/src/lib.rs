@@ -105,10 +105,14 @@ pub enum Canary {
     FormatsWhatIsMissing,
     /// What metadata servers tell targets goes by any of several connections, also when it is sent again.
     RepeatsOnAnyLine,
+    /// A mgmtd that runs on an older copy of its directory opens and ends sessions before servers could tell it so.
+    TrustsAnOldCopy,
+    /// Servers tell nobody that a shard has begun a term.
+    TermsUntold,
 }
 
 impl Canary {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -137,6 +141,8 @@ impl Canary {
         Self::StampsOfAnotherShard,
         Self::FormatsWhatIsMissing,
         Self::RepeatsOnAnyLine,
+        Self::TrustsAnOldCopy,
+        Self::TermsUntold,
     ];
 
     /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
@@ -198,6 +204,8 @@ impl Canary {
             Self::StampsOfAnotherShard => "stamps-of-another-shard",
             Self::FormatsWhatIsMissing => "formats-what-is-missing",
             Self::RepeatsOnAnyLine => "repeats-on-any-line",
+            Self::TrustsAnOldCopy => "trusts-an-old-copy",
+            Self::TermsUntold => "terms-untold",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The hands of the metadata server: a log of which a part is on stable storage, rows with
 //! checkpoints, and what a kill or a power cut leaves of them.
 
+use crate::Canary;
 use crate::hub::{CallId, Hub, Place};
 use skep_meta::limit::Limits;
 use skep_meta::store::{Batch, MemoryStore, Store, Wanted};
@@ -33,6 +34,23 @@ pub struct Faulty {
     pub leaves_lane: bool,
     /// Shards whose rows are missing are made anew.
     pub formats_missing: bool,
+}
+
+impl Faulty {
+    /// What a canary gets wrong.
+    pub fn of(canary: Option<Canary>) -> Self {
+        let is = |fault| canary == Some(fault);
+        Self {
+            no_sync: is(Canary::NoSync),
+            answers_first: is(Canary::AnswersFirst),
+            runs_retries: is(Canary::RunsRetries),
+            one_big_step: is(Canary::OneBigStep),
+            votes_early: is(Canary::DecidesBeforeVotesAreDurable),
+            takes_strays: is(Canary::StrayPrepare),
+            leaves_lane: is(Canary::LaneLeftBehind),
+            formats_missing: is(Canary::FormatsWhatIsMissing),
+        }
+    }
 }
 
 /// Of half the seeds the limits are so small that a run meets them.
@@ -77,8 +95,10 @@ const STEP_TASKS_MAX: usize = 32;
 
 pub struct Metad {
     pub node: NodeId,
-    /// Which of the metadata servers, and whose wall clock.
+    /// Which of the metadata servers.
     number: usize,
+    /// Which process it is a group of, and whose wall clock.
+    pub process: usize,
     server: Option<Group<MemoryStore>>,
     config: Config,
     faulty: Faulty,
@@ -118,7 +138,7 @@ pub struct Left {
 
 impl Metad {
     /// Without rows and log.
-    pub fn new(node: NodeId, number: usize, seed: u64, faulty: Faulty) -> Self {
+    pub fn new(node: NodeId, (number, process): (usize, usize), seed: u64, faulty: Faulty) -> Self {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8] = number as u8;
@@ -138,6 +158,7 @@ impl Metad {
         Self {
             node,
             number,
+            process,
             server: None,
             config,
             faulty,
@@ -207,7 +228,7 @@ impl Metad {
 
     /// One input.
     pub fn step(&mut self, input: Input, hub: &mut Hub) -> Option<Output> {
-        let (now, wall) = (hub.millis(), hub.wall(self.number));
+        let (now, wall) = (hub.millis(), hub.wall(self.process));
         let server = self.server.as_mut()?;
         if self.checkpoint.is_on_disk() && hub.permille(FORGETS) {
             server.store().forget();
@@ -259,7 +280,7 @@ impl Metad {
     /// Ends the term of a shard, and begins the next.
     pub fn restart_term(&mut self, shard: ShardId, hub: &mut Hub) -> Output {
         let mut out = Output::default();
-        let (now, wall) = (hub.millis(), hub.wall(self.number));
+        let (now, wall) = (hub.millis(), hub.wall(self.process));
         if let Some(server) = &mut self.server
             && let Err(e) = server.restart_term(now, wall, shard, &mut out)
         {

@@ -289,8 +289,10 @@ impl Actor {
             let mut hub = self.hub.borrow_mut();
             hub.say(format_args!("{} {} step {number}: {outcome:?}", self.book.borrow().name, self.id));
             let given_up = hub.cancelled.remove(&self.id).is_some_and(|at| at <= hub.now);
+            // What lies on a full target that could not be asked to seal stays there (`docs/design/seal.md`).
+            let full = hub.stays_open && outcome == Outcome::Failed(Errno::ENOSPC);
             // A write that is given up half-way tells how far it came.
-            given_up && matches!(outcome, Outcome::Failed(Errno::EINTR) | Outcome::Written(_))
+            full || given_up && matches!(outcome, Outcome::Failed(Errno::EINTR) | Outcome::Written(_))
         };
         if let Some(now) = &mut self.book.borrow_mut().now {
             now.outcome = Some(outcome.clone());

@@ -1,9 +1,12 @@
 //! The whole cluster in one thread: 1 mgmtd, 1 to 3 metads with 4 shards, 2 storage daemons with 2 targets
 //! each, 3 clients with 2 lanes for programs and 1 for housekeeping. One seed decides everything.
 
+mod copies;
 mod daemons;
 mod end;
+mod idle;
 mod mishaps;
+mod process;
 mod reads;
 mod seats;
 mod upkeep;
@@ -24,7 +27,7 @@ use skep_types::{Capacity, Encode, Incarnation, LogSeq, NodeId, ServiceKind, Tar
 use skep_wire::Message;
 use skep_wire::mgmt::{Address, RegisterNode, RegisterTarget, RegistryAge};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use upkeep::{Purpose, Upkeep};
 
@@ -55,6 +58,10 @@ pub struct World {
     /// Where a target is.
     homes: BTreeMap<TargetId, NodeId>,
     upkeep: BTreeMap<NodeId, Upkeep>,
+    /// What each daemon keeps on its disk of the age of mgmtd's registry.
+    ages: BTreeMap<NodeId, RegistryAge>,
+    /// Metadata servers of which an administrator says that their directory was put back from a backup.
+    restored: BTreeSet<NodeId>,
     /// Why a daemon asked another one.
     purposes: BTreeMap<CallId, (NodeId, u64, Purpose)>,
     seats: Vec<Seat>,
@@ -101,20 +108,12 @@ impl World {
             }
             storageds.push(storaged);
         }
-        let faulty = Faulty {
-            no_sync: options.canary == Some(crate::Canary::NoSync),
-            answers_first: options.canary == Some(crate::Canary::AnswersFirst),
-            runs_retries: options.canary == Some(crate::Canary::RunsRetries),
-            one_big_step: options.canary == Some(crate::Canary::OneBigStep),
-            votes_early: options.canary == Some(crate::Canary::DecidesBeforeVotesAreDurable),
-            takes_strays: options.canary == Some(crate::Canary::StrayPrepare),
-            leaves_lane: options.canary == Some(crate::Canary::LaneLeftBehind),
-            formats_missing: options.canary == Some(crate::Canary::FormatsWhatIsMissing),
-        };
-        let metads = (0..metas).map(|number| {
+        let faulty = Faulty::of(options.canary);
+        let processes = process::deal(metas, &mut hub);
+        let metads = processes.into_iter().enumerate().map(|(number, process)| {
             let uuid = (1 + STORAGEDS + number) as u64;
             let node = register(&mut mgmtd, ServiceKind::Metad, uuid, &mut hub);
-            Metad::new(node, number, seed, faulty)
+            Metad::new(node, (number, process), seed, faulty)
         });
         let metads = metads.collect();
         let mood = Mood::draw(seed, &mut hub);
@@ -127,6 +126,8 @@ impl World {
             storageds,
             homes,
             upkeep: BTreeMap::new(),
+            ages: BTreeMap::new(),
+            restored: BTreeSet::new(),
             purposes: BTreeMap::new(),
             seats: Vec::new(),
             tasks: BTreeMap::new(),

@@ -1,114 +1,35 @@
-//! Requests arrive at daemons; daemons start, tick, sync and die.
+//! Requests arrive at daemons; daemons tick and sync.
 
 use super::World;
 use super::upkeep::Purpose;
 use crate::Canary;
-use crate::hub::{CallId, Cut};
+use crate::hub::CallId;
 use crate::network::{End, From};
 use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
-use skep_types::{ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, ShardId};
-use skep_wire::meta::{MakeDirOn, MetaRequest, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp};
+use skep_types::{ClientId, Decode, Encode, LogSeq, NodeId, Reader, Role, ShardId};
+use skep_wire::meta::{
+    Events, EventsReply, MakeDirOn, MetaRequest, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
+};
 use skep_wire::mgmt::{Evict, ShardEntry};
 use skep_wire::{Message, Refusal, Status};
 
-/// From one life of a daemon to the next: they are counted in nanoseconds.
-const LIFE_STEP: u64 = 1 << 32;
 /// Milliseconds between two looks at what a daemon has to do.
 const TICK_MS: u64 = 100;
 /// Of a thousand truncates that are told to targets so many find their server deposed, in seeds where servers are.
 const DEPOSED_TRIMMING: u64 = 30;
 /// Of a thousand replies so many have the stamp of another shard, with that canary.
 const WRONG_STAMPS: u64 = 20;
-/// Rows that are missing are missed within so many milliseconds, where other shards go on ...
+/// Rows that are missing are missed within so many milliseconds, where other shards go on.
 const MISSED_MS: u64 = 3_000;
-/// ... and put back within so many.
-const PUT_BACK_MS: u64 = 200;
+/// What a shard says of a stripe that it could not have sealed.
+const STAYS_OPEN: &str = "of an extent that is closed stays open";
 /// metad syncs its log this often.
 const SYNC_INTERVAL_MS: u64 = 50;
 
 impl World {
-    /// Starts a daemon, in a new life.
-    pub(super) fn start_daemon(&mut self, node: NodeId) {
-        if self.network.life(node).is_some() {
-            return;
-        }
-        self.last_life += LIFE_STEP;
-        let life = self.last_life;
-        self.network.set_up(node, life);
-        self.hub.borrow_mut().say(format_args!("node {node} starts, life {life}"));
-        if node == MGMTD {
-            self.mgmtd.restart(&self.hub.borrow());
-        } else {
-            self.renew_upkeep(node);
-        }
-        if let Some(at) = self.metad_at(node) {
-            self.hub.borrow_mut().fields.metad_lives += 1;
-            if self.metads[at].start(Incarnation(life), &mut self.hub.borrow_mut()) {
-                self.hub.borrow_mut().metad_terms.insert(node, self.metads[at].root_term());
-            }
-        }
-        self.after(1, Event::Tick(node, life));
-    }
-
-    /// A daemon is gone, with or without the power of its machine.
-    pub(super) fn kill_daemon(&mut self, node: NodeId, power: bool) {
-        if self.network.life(node).is_none() {
-            return;
-        }
-        let hub = self.hub.clone();
-        let hub = &mut *hub.borrow_mut();
-        hub.say(format_args!("node {node} {}", if power { "loses its power" } else { "is killed" }));
-        self.network.set_down(node, hub, &mut self.queue);
-        if node == MGMTD {
-            hub.coverage.hit("mgmtd was killed");
-        } else if let Some(at) = self.metad_at(node) {
-            hub.metad_terms.remove(&node);
-            if self.mood.deposes {
-                self.network.depose(node, hub, &mut self.queue);
-            }
-            if power {
-                self.cut_metad(at, hub);
-            } else {
-                hub.coverage.hit("metad was killed");
-                self.metads[at].kill(hub);
-            }
-        } else if let Some(storaged) = self.storageds.iter_mut().find(|storaged| storaged.node == node) {
-            if power {
-                hub.coverage.hit("a power cut of storaged");
-                storaged.lose_power(hub);
-                hub.cuts.push(Cut::Storaged);
-                hub.shared.doubt();
-            } else {
-                hub.coverage.hit("storaged was killed");
-                storaged.restart();
-            }
-        }
-    }
-
-    /// Another server goes on with the shards of a metadata server at once, and does not ask whether it lives.
-    pub(super) fn deposed(&mut self, node: NodeId) {
-        self.kill_daemon(node, false);
-        self.after(1, Event::Restart(node));
-    }
-
-    fn cut_metad(&mut self, at: usize, hub: &mut crate::hub::Hub) {
-        let left = self.metads[at].lose_power(hub);
-        hub.say(format_args!("the log had {} records and has {}", left.had, left.has));
-        if left.has == left.had {
-            hub.coverage.hit("a power cut took nothing");
-        }
-        if let Some((index, what)) = hub.promised.get(&at).filter(|(index, _)| left.has < *index).cloned() {
-            hub.fail(format!(
-                "{what} was answered, but its record {index} is lost: the log ends at {}",
-                left.has
-            ));
-        }
-        hub.cut_log(self.metads[at].at(left.has));
-    }
-
     /// A request arrives.
     pub(super) fn arrive(&mut self, id: CallId) {
         let hub = self.hub.clone();
@@ -121,8 +42,14 @@ impl World {
         // A server may have died of what it did then.
         let Some(flight) = self.network.flight(id) else { return };
         if node == MGMTD {
-            let (client, kind, body) = (flight.client, flight.kind, flight.body.clone());
+            // A mount without a session speaks for none that exists.
+            let is_nobody = flight.client == ClientId(0) && matches!(flight.from, From::Lane(_));
+            let client = if is_nobody { ClientId(u64::MAX) } else { flight.client };
+            let (kind, body) = (flight.kind, flight.body.clone());
             let result = self.mgmtd.answer(client, kind, &body, hub);
+            if self.mgmtd.is_outdated() {
+                return self.found_out(hub);
+            }
             return self.reply(id, result.map(|body| (body, Vec::new())), hub);
         }
         let Some(at) = self.metad_at(node) else { return self.arrive_at_storaged(id, hub) };
@@ -271,8 +198,16 @@ impl World {
         other.unwrap_or(reply.stamp)
     }
 
-    /// The canary: the end of a file is given to the next append as well.
+    /// The canaries: the end of a file is given to the next append as well; terms that begin are not told.
     fn spoiled(&self, id: CallId, reply: Vec<u8>, hub: &mut crate::hub::Hub) -> Vec<u8> {
+        let kind = self.network.flight(id).map(|flight| flight.kind);
+        if hub.canary == Some(Canary::TermsUntold)
+            && kind == Some(Events::KIND)
+            && let Ok(mut told) = EventsReply::from_bytes(&reply)
+        {
+            told.events.0.retain(|event| !matches!(event, skep_wire::meta::Event::Term(_)));
+            return told.to_bytes();
+        }
         let reserves = |flight: &crate::network::Flight| flight.kind == ReserveEnd::KIND;
         let Some(flight) = self.network.flight(id).filter(|flight| reserves(flight)) else { return reply };
         let mut reader = Reader::new(&flight.body);
@@ -311,14 +246,6 @@ impl World {
         }
     }
 
-    /// An administrator has found the rows that a metadata server missed.
-    pub(super) fn put_back(&mut self, node: NodeId) {
-        if self.metad_at(node).is_some_and(|at| self.metads[at].lacks_rows()) {
-            self.kill_daemon(node, false);
-            self.after(PUT_BACK_MS, Event::Restart(node));
-        }
-    }
-
     /// Is there little room for a transaction? Not for what else may be run in the step: the oracle knows no full disk.
     fn has_little_room(&self, at: usize, hub: &mut crate::hub::Hub) -> bool {
         let metad = &self.metads[at];
@@ -344,6 +271,7 @@ impl World {
         }
         for note in &out.notes {
             hub.say(format_args!("metad {node}: {note}"));
+            hub.stays_open |= note.contains(STAYS_OPEN);
             // Whoever was cut off for longer may lose its locks while it lives; its programs hear of it when it reports.
             if note.starts_with("grace period over") {
                 let late = self.metads[at].server().map(|server| server.late_clients()).unwrap_or_default();
@@ -359,11 +287,9 @@ impl World {
         if wrote && !late && !hub.calm && hub.permille(self.mood.dies_before_reply) {
             hub.coverage.hit("metad was killed between append and reply");
             hub.say(format_args!("metad {node} is killed before it answers"));
-            self.network.set_down(node, hub, &mut self.queue);
-            self.metads[at].kill(hub);
-            hub.metad_terms.remove(&node);
+            self.kill_process(node, false, hub);
             let due = hub.now + 50 + hub.rng.below(500);
-            self.queue.at(due, &mut hub.rng, Event::Restart(node));
+            self.start_again(node, due, hub);
             return;
         }
         for reply in out.replies {
@@ -474,7 +400,8 @@ impl World {
     /// An administrator ends the session that a program would have ended.
     pub(super) fn evict(&mut self) {
         let hub = &mut *self.hub.borrow_mut();
-        let Some(client) = hub.evicts.take().filter(|_| self.network.life(MGMTD).is_some()) else { return };
+        let serves = self.network.life(MGMTD).is_some() && !self.mgmtd.is_a_copy();
+        let Some(client) = hub.evicts.take().filter(|_| serves) else { return };
         let body = Evict { client }.to_bytes();
         if self.mgmtd.answer(ClientId(0), Evict::KIND, &body, hub).is_err() {
             hub.say(format_args!("client {client} has no session to end"));

@@ -1,7 +1,9 @@
 //! The end of a run: every client sees every directory as it should be, and nothing is left over.
 
-use super::World;
+use super::seats::Seat;
+use super::{World, idle};
 use crate::loss;
+use crate::metad::Metad;
 use crate::queue::Event;
 use skep_meta::store::{Batch, MemoryStore, Store, StoreError};
 use skep_meta::{Input, PeerIdentity, Request};
@@ -42,6 +44,8 @@ pub enum Stage {
     /// Lanes are at work.
     #[default]
     Running,
+    /// A mount holds something and does nothing.
+    Idle(Rc<RefCell<idle::Idle>>),
     /// Shards are told of the last closes: whoever may write to a file hides its set-id bits from all others.
     Closing,
     /// Every client compares every directory; so many have finished.
@@ -59,8 +63,7 @@ impl World {
     pub(super) fn is_over(&mut self) -> bool {
         match &self.stage {
             Stage::Running if self.calm_at.is_some() && self.all_verified() => {
-                self.stage = Stage::Closing;
-                self.after(LOOK_MS, Event::Look);
+                self.stage = Stage::Idle(self.begin_idle());
             }
             Stage::Closing if self.closed => {
                 let crossed = Rc::new(RefCell::new(0));
@@ -105,9 +108,19 @@ impl World {
 
     /// Is everything drained?
     pub(super) fn look(&mut self) {
+        if let Stage::Idle(idle) = &self.stage {
+            let idle = idle.clone();
+            if self.watch_idle(&idle) {
+                self.stage = Stage::Closing;
+            }
+            return self.after(idle::LOOK_MS, Event::Look);
+        }
         let left = self.gauges();
-        let waits = |name: &str| !matches!(self.stage, Stage::Closing) || name == "open_files";
-        if left.is_empty() || left.iter().any(|(name, count)| *count > 0 && waits(name)) {
+        // Of a shard that moved last there must be no rows where it was: nobody would be served from them.
+        let first = ["open_files", "moves"];
+        let waits = |name: &str| !matches!(self.stage, Stage::Closing) || first.contains(&name);
+        let is_left = left.is_empty() || left.iter().any(|(name, count)| *count > 0 && waits(name));
+        if is_left || !self.maps_agree() {
             return self.after(LOOK_MS, Event::Look);
         }
         if let Stage::Closing = self.stage {
@@ -117,6 +130,28 @@ impl World {
         self.check_rows();
         self.check_chunks();
         self.stage = Stage::Over;
+    }
+
+    /// Does every mount look for every shard where mgmtd has it, and has nobody else its rows? Nobody holds a map that mgmtd
+    /// has not told: it would hold it for newer than all that come.
+    fn maps_agree(&self) -> bool {
+        let newest = self.mgmtd.map_version();
+        let of_mounts = self.seats.iter().map(|seat| (seat.life, seat.shared.borrow().map.version()));
+        let of_daemons = self.upkeep.iter().map(|(node, upkeep)| (node.0, upkeep.map.version()));
+        if let Some((who, held)) = of_mounts.chain(of_daemons).find(|(_, held)| *held > newest) {
+            let what = format!("{who} holds map {held:?}, and the newest of mgmtd is {newest:?}");
+            self.hub.borrow_mut().fail(what);
+        }
+        let shards = || self.mgmtd.state().shards.iter();
+        let agrees = |seat: &Seat| {
+            shards().all(|entry| seat.shared.borrow().map.leader(entry.shard) == entry.led_by())
+        };
+        // A server that does not know yet that a shard has left it has its rows, and nothing that says so.
+        let leads = |node, shard| shards().any(|entry| entry.shard == shard && entry.is_led_by(node));
+        let has_left = |metad: &Metad| {
+            metad.server().is_some_and(|server| server.shards().all(|shard| leads(metad.node, shard)))
+        };
+        self.seats.iter().all(agrees) && self.metads.iter().all(has_left)
     }
 
     /// What is left over, by name; empty when a metadata server does not say.

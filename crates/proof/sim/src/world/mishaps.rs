@@ -12,6 +12,7 @@ use skep_meta::store::MemoryStore;
 use skep_types::{NodeId, ShardId, Term};
 use skep_wire::mgmt::ShardState;
 use skep_wire::storage::ShardTerm;
+use std::collections::BTreeSet;
 
 /// Of a thousand writes to chunk files so many are held up, in seeds that are about that.
 const LATE_WRITES: u64 = 500;
@@ -24,6 +25,8 @@ const CALM_MAX: u64 = 30_000;
 /// The most that a wall clock is wrong after a jump, in milliseconds.
 const JUMP_MAX: u64 = 20_000;
 
+/// Mishaps that have to do with older copies of directories.
+const BACKUPS: std::ops::RangeInclusive<u8> = 19..=21;
 /// Longest time for which a disk is nearly full, in milliseconds.
 const LOW_MAX: u64 = 5_000;
 /// Looks for a request at work before a client's connections end.
@@ -51,11 +54,15 @@ impl Mood {
     pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();
-        for mishap in 0..=19 {
-            // Some seeds never see a certain mishap, others see little else.
-            for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
-                deck.push(mishap);
-            }
+        for mishap in 0..=22 {
+            // Some seeds never see a certain mishap, others see little else. Few have to do with backups, for mgmtd is away
+            // then, and little else happens.
+            let times = if BACKUPS.contains(&mishap) {
+                rng.pick(&[0, 0, 0, 1, 2])
+            } else {
+                rng.pick(&[0, 1, 1, 2, 4])
+            };
+            deck.extend((0..times).map(|_| mishap));
         }
         deck.push(1);
         if hub.deeds.theme == Theme::Syncs {
@@ -65,6 +72,9 @@ impl Mood {
         if seed.is_multiple_of(3) {
             // Shards do not stay where they are for long.
             deck.extend([15; 8]);
+        }
+        if hub.canary == Some(Canary::TrustsAnOldCopy) {
+            deck.extend([5, 19, 19, 19].repeat(4));
         }
         let skew = rng.pick(&[0, 0, 20, 2_000]);
         let skews = [(); HOSTS].map(|()| rng.below(2 * skew + 1) as i64 - skew as i64);
@@ -140,12 +150,15 @@ impl World {
             16 => self.fill_a_disk(),
             17 => self.block_a_way(),
             18 => self.mislay_rows(),
+            19 => self.mix_up_mgmtd(),
+            20 => self.restore_mgmtd(),
+            21 => self.restore_a_metad(),
             _ => self.blackout(),
         }
         self.after(pause, Event::Mishap);
     }
 
-    fn draw(&mut self, n: u64) -> u64 {
+    pub(super) fn draw(&mut self, n: u64) -> u64 {
         self.hub.borrow_mut().rng.below(n)
     }
 
@@ -157,12 +170,14 @@ impl World {
     }
 
     fn strike_metads(&mut self) {
-        for node in self.metads.iter().map(|metad| metad.node).collect::<Vec<_>>() {
+        let mut processes = BTreeSet::new();
+        let firsts = self.metads.iter().filter(|metad| processes.insert(metad.process));
+        for node in firsts.map(|metad| metad.node).collect::<Vec<_>>() {
             self.strike(node, true);
         }
     }
 
-    fn some_metad(&mut self) -> NodeId {
+    pub(super) fn some_metad(&mut self) -> NodeId {
         let number = self.draw(self.metads.len() as u64) as usize;
         self.metads[number].node
     }
@@ -176,6 +191,9 @@ impl World {
     fn move_a_shard(&mut self) {
         let (node, shards) = (self.some_metad(), self.mgmtd.state().shards.len() as u64);
         let shard = ShardId(self.draw(shards) as u16);
+        if self.network.life(MGMTD).is_none() {
+            return;
+        }
         let hub = &mut *self.hub.borrow_mut();
         if self.mgmtd.give_shard(shard, node, hub) {
             hub.coverage.hit("a shard was given to another metad");
@@ -185,7 +203,7 @@ impl World {
     /// One shard's term ends and the next begins, on the same server and beside shards that go on.
     fn restart_a_term(&mut self) {
         let node = self.some_metad();
-        let (Some(at), Some(life)) = (self.metad_at(node), self.network.life(node)) else { return };
+        let Some(at) = self.metad_at(node) else { return };
         let served =
             |server: &Group<MemoryStore>| server.shards().filter(|shard| server.has_term(*shard)).collect();
         let shards: Vec<_> = self.metads[at].server().map(served).unwrap_or_default();
@@ -193,6 +211,12 @@ impl World {
             return;
         }
         let shard = shards[self.draw(shards.len() as u64) as usize];
+        self.end_term_of(node, shard);
+    }
+
+    /// The term of this shard ends, and the next begins. `false`: its server is down.
+    pub(super) fn end_term_of(&mut self, node: NodeId, shard: ShardId) -> bool {
+        let (Some(at), Some(life)) = (self.metad_at(node), self.network.life(node)) else { return false };
         let out = {
             let hub = &mut *self.hub.borrow_mut();
             hub.say(format_args!("node {node}: the term of shard {shard} ends"));
@@ -201,6 +225,7 @@ impl World {
             self.metads[at].restart_term(shard, hub)
         };
         self.carry_out(at, life, out);
+        true
     }
 
     /// A target hears of a later term of a shard than the one in force, as if another server had spoken for it, and no map
@@ -225,12 +250,6 @@ impl World {
         let hub = &mut *self.hub.borrow_mut();
         hub.say(format_args!("node {} hears of term {} of shard {shard}", storaged.node, by.term));
         hub.coverage.hit("a target heard of a later term");
-    }
-
-    fn strike(&mut self, node: NodeId, power: bool) {
-        self.kill_daemon(node, power);
-        let pause = 20 + self.draw(1_500);
-        self.after(pause, Event::Restart(node));
     }
 
     /// Every server loses its power at once.
@@ -355,6 +374,7 @@ impl World {
         }
         self.network.heal();
         self.thaw_all();
+        self.put_mgmtd_right();
         for node in self.servers() {
             self.start_daemon(node);
         }

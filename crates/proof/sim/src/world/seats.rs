@@ -95,7 +95,7 @@ impl World {
         self.spawn(id, keep_synced(lane));
     }
 
-    fn lane(&self, life: u32, at: usize, shared: &SharedRef) -> (LaneId, Rc<SimLane>) {
+    pub(super) fn lane(&self, life: u32, at: usize, shared: &SharedRef) -> (LaneId, Rc<SimLane>) {
         let id = LaneId { life, lane: at as u32 };
         let port = |_| SimPort { hub: self.hub.clone(), lane: id, shared: shared.clone() };
         match Lane::new(shared.clone(), port) {
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    fn spawn(&mut self, id: LaneId, future: impl Future<Output = ()> + 'static) {
+    pub(super) fn spawn(&mut self, id: LaneId, future: impl Future<Output = ()> + 'static) {
         self.tasks.insert(id, Task::new(future));
         self.after(0, Event::Wake(id));
     }
@@ -249,7 +249,7 @@ impl World {
         let known = self.mgmtd.state().sessions.values().any(|session| session.host == host);
         let epoch = self.mgmtd.state().epoch;
         let behind = self.metads.iter().any(|metad| self.epoch_of(metad.node) != epoch);
-        if known || behind || self.network.has_flights_of(life) {
+        if known || behind || self.mgmtd.is_a_copy() || self.network.has_flights_of(life) {
             return self.after(200, Event::TakeOver(at));
         }
         self.begin_life(at, true);

@@ -1,4 +1,4 @@
-//! What every daemon does beside its work: register, fetch map and fences, send heartbeats. One
+//! What every daemon does beside its work: register, send heartbeats, fetch fences and map when one was accepted. One
 //! call at a time, each repeated until it succeeds.
 
 use super::{World, registration};
@@ -12,7 +12,7 @@ use skep_types::{
 };
 use skep_wire::mgmt::{
     ClusterView, FencesReply, GetFences, GetMap, Heartbeat, HeartbeatReply, MapReply, RegisterNode,
-    RegistryAge, TargetReport,
+    RegisterNodeReply, RegistryAge, TargetReport,
 };
 use skep_wire::{Message, Refusal};
 
@@ -38,8 +38,12 @@ pub enum Purpose {
 pub struct Upkeep {
     registered: bool,
     pub(super) map_wanted: bool,
-    map: ClusterView,
+    pub(super) map: ClusterView,
     pub fences_wanted: bool,
+    /// The newest that it has heard of the age of mgmtd's registry.
+    pub(super) age: RegistryAge,
+    /// A heartbeat was accepted, and what it showed to be newer is being fetched: nothing is without one.
+    beaten: bool,
     beat_at: u64,
     in_flight: Option<CallId>,
 }
@@ -48,7 +52,8 @@ impl World {
     /// A daemon began a life: everything is to be done anew.
     pub(super) fn renew_upkeep(&mut self, node: NodeId) {
         let map_wanted = self.metad_at(node).is_some();
-        self.upkeep.insert(node, Upkeep { map_wanted, fences_wanted: true, ..Upkeep::default() });
+        let age = self.ages.get(&node).copied().unwrap_or_default();
+        self.upkeep.insert(node, Upkeep { map_wanted, fences_wanted: true, age, ..Upkeep::default() });
     }
 
     /// Does the next thing that is due.
@@ -58,20 +63,26 @@ impl World {
         if upkeep.in_flight.is_some() {
             return;
         }
+        let registry = upkeep.age;
         let (purpose, kind, body) = if !upkeep.registered {
             let metad = self.metad_at(node).map(|at| &self.metads[at]);
             let service = if metad.is_some() { ServiceKind::Metad } else { ServiceKind::Storaged };
             let index = metad.map_or(0, Metad::durable);
-            let request = registration(service, u64::from(node.0), life, LogSeq(index));
+            let restored = self.restored.contains(&node);
+            let number = u64::from(node.0);
+            let request =
+                RegisterNode { registry, restored, ..registration(service, number, life, LogSeq(index)) };
             (Purpose::Register, RegisterNode::KIND, request.to_bytes())
-        } else if upkeep.map_wanted {
-            (Purpose::Map, GetMap::KIND, GetMap { known: upkeep.map.version() }.to_bytes())
-        } else if upkeep.fences_wanted {
+        } else if upkeep.beaten && upkeep.fences_wanted {
             (Purpose::Fences, GetFences::KIND, GetFences {}.to_bytes())
-        } else if now >= upkeep.beat_at {
+        } else if upkeep.beaten && upkeep.map_wanted {
+            (Purpose::Map, GetMap::KIND, GetMap { known: upkeep.map.version() }.to_bytes())
+        } else if now >= upkeep.beat_at || upkeep.map_wanted || upkeep.fences_wanted {
             upkeep.beat_at = now + BEAT_MS;
-            (Purpose::Beat, Heartbeat::KIND, self.heartbeat(node, life).to_bytes())
+            let beat = Heartbeat { registry, ..self.heartbeat(node, life) };
+            (Purpose::Beat, Heartbeat::KIND, beat.to_bytes())
         } else {
+            upkeep.beaten = false;
             return;
         };
         let id = self.ask_as_node(node, life, MGMTD, (kind, body), purpose);
@@ -157,13 +168,21 @@ impl World {
         let Ok(body) = result else {
             // Perhaps a mgmtd that does not know this life of it yet.
             upkeep.registered &= purpose != Purpose::Beat;
+            upkeep.beaten = false;
             return;
         };
         let understood = match purpose {
-            Purpose::Register => {
-                upkeep.registered = true;
-                true
-            }
+            Purpose::Register => match RegisterNodeReply::from_bytes(&body) {
+                Ok(place) => {
+                    upkeep.registered = true;
+                    if self.restored.remove(&node) {
+                        self.hub.borrow_mut().coverage.hit("a metad was said to be put back");
+                    }
+                    self.heard_age(node, place.registry, true);
+                    true
+                }
+                Err(_) => false,
+            },
             Purpose::Map => match MapReply::from_bytes(&body) {
                 Ok(told) => {
                     // A map that does not fit is asked for again, whole.
@@ -173,6 +192,7 @@ impl World {
                     } else {
                         let map = upkeep.map.map().clone();
                         self.metad_input(node, Input::Map { own: node, map });
+                        self.vouch(node);
                     }
                     true
                 }
@@ -188,6 +208,7 @@ impl World {
             },
             Purpose::Beat => match HeartbeatReply::from_bytes(&body) {
                 Ok(beat) => {
+                    upkeep.beaten = true;
                     self.heard_beat(node, &beat);
                     true
                 }
@@ -210,15 +231,22 @@ impl World {
     }
 
     fn heard_beat(&mut self, node: NodeId, beat: &HeartbeatReply) {
+        self.heard_age(node, beat.registry, false);
         let known = self.epoch_of(node);
         let map = self.server_at(node).map(skep_meta::Group::map_version);
         let is_behind = self.metad_at(node).is_some() && beat.map > map.unwrap_or_default();
         let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
         upkeep.fences_wanted |= beat.epoch > known;
         upkeep.map_wanted |= is_behind;
-        let sent = skep_types::Millis(upkeep.beat_at - BEAT_MS);
-        if !is_behind && self.metad_at(node).is_some() {
-            self.metad_input(node, Input::Vouched(sent));
+        if !is_behind {
+            self.vouch(node);
         }
+    }
+
+    /// mgmtd has accepted the last heartbeat, and its map is here.
+    fn vouch(&mut self, node: NodeId) {
+        let Some(upkeep) = self.upkeep.get(&node).filter(|_| self.metad_at(node).is_some()) else { return };
+        let sent = skep_types::Millis(upkeep.beat_at - BEAT_MS);
+        self.metad_input(node, Input::Vouched(sent));
     }
 }

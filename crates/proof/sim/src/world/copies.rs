@@ -1,0 +1,90 @@
+//! Older copies of directories: that of mgmtd put in the place of the newest one by mistake; that of mgmtd, or of a
+//! metadata server, put back on purpose.
+
+use super::World;
+use crate::hub::Hub;
+use crate::queue::Event;
+use skep_client::MGMTD;
+use skep_types::NodeId;
+use skep_wire::mgmt::RegistryAge;
+
+/// Somebody notices the mistake after so many milliseconds, if nobody else does: before servers count as away that have not
+/// been heard, for what only they know is not waited for then.
+const MIXED_UP_MS: u64 = 4_500;
+
+impl World {
+    /// What a daemon has heard of the age of mgmtd's registry in this life of it. Its disk keeps what it heard last of each
+    /// start.
+    pub(super) fn heard_age(&mut self, node: NodeId, age: RegistryAge, is_registered: bool) {
+        let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
+        let is_new_start = age.start != upkeep.age.start;
+        if !is_registered && !is_new_start && age.changes <= upkeep.age.changes {
+            return;
+        }
+        upkeep.age = age;
+        if is_registered || is_new_start {
+            self.ages.insert(node, age);
+        }
+    }
+
+    /// mgmtd is killed and started on an older copy of its directory, by mistake.
+    pub(super) fn mix_up_mgmtd(&mut self) {
+        let seen = |node: NodeId| self.ages.get(&node).map(|age| (node, *age));
+        let seen: Vec<_> = self.metads.iter().filter_map(|metad| seen(metad.node)).collect();
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        if !self.mgmtd.mix_up(&seen, hub) {
+            return;
+        }
+        hub.say(format_args!("mgmtd is to go on with an older copy of its directory, by mistake"));
+        hub.coverage.hit("mgmtd was started on an older copy");
+        self.restart_mgmtd(hub);
+        self.queue.at(hub.now + MIXED_UP_MS, &mut hub.rng, Event::PutBack(MGMTD));
+    }
+
+    /// mgmtd was told that it is an older copy: it ends without an answer, and perhaps its supervisor starts it again.
+    pub(super) fn found_out(&mut self, hub: &mut Hub) {
+        hub.coverage.hit("mgmtd was told that it is an older copy");
+        if hub.rng.percent(50) {
+            self.mgmtd.put_right();
+        }
+        self.restart_mgmtd(hub);
+    }
+
+    /// The newest directory of mgmtd is in its place again.
+    pub(super) fn put_mgmtd_right(&mut self) {
+        if !self.mgmtd.is_a_copy() {
+            return;
+        }
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        self.mgmtd.put_right();
+        self.restart_mgmtd(hub);
+    }
+
+    /// mgmtd's directory is lost, and a backup is put back on purpose.
+    pub(super) fn restore_mgmtd(&mut self) {
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        if self.mgmtd.restore(hub) {
+            hub.say(format_args!("mgmtd goes on from a backup, which is all there is"));
+            hub.coverage.hit("mgmtd was put back from a backup");
+            self.restart_mgmtd(hub);
+        }
+    }
+
+    /// An administrator says of the groups of a metadata server that they are older copies (nothing is lost here, for
+    /// nothing that was promised could be asked for).
+    pub(super) fn restore_a_metad(&mut self) {
+        let node = self.some_metad();
+        let groups = self.process_of(node);
+        self.restored.extend(groups);
+        self.strike(node, false);
+    }
+
+    fn restart_mgmtd(&mut self, hub: &mut Hub) {
+        self.kill_process(MGMTD, false, hub);
+        let due = hub.now + 20 + hub.rng.below(500);
+        self.start_again(MGMTD, due, hub);
+    }
+}
