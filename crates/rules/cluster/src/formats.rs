@@ -27,7 +27,7 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use skep_types::limits::FORMAT;
+    use skep_types::limits::FORMAT_FILES;
     use std::fs;
 
     /// Goal: what a release kept of the cluster is read by every later one, and means the same.
@@ -35,7 +35,7 @@ mod tests {
     fn registry_and_log_stay_readable() {
         let formats = all();
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
-        let own = format!("{dir}/{FORMAT}.txt");
+        let own = format!("{dir}/{FORMAT_FILES}.txt");
         if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
             fs::create_dir_all(dir).unwrap();
             fs::write(&own, formats.text()).unwrap();

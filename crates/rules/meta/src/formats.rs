@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::row::inode::LinkRef;
     use skep_types::codec::encode_tag;
-    use skep_types::limits::FORMAT;
+    use skep_types::limits::FORMAT_FILES;
     use skep_types::{Code, Encode, Extent, Floors, Generation, Ino, Kind, Reader, Stripe, TargetId};
     use skep_wire::meta::MetaRequest;
     use skep_wire::{Message, Visitor};
@@ -192,7 +192,7 @@ mod tests {
     fn rows_and_log_stay_readable() {
         let formats = all();
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
-        let own = format!("{dir}/{FORMAT}.txt");
+        let own = format!("{dir}/{FORMAT_FILES}.txt");
         if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
             fs::create_dir_all(dir).unwrap();
             fs::write(&own, formats.text()).unwrap();

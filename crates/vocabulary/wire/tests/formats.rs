@@ -2,7 +2,7 @@
 
 use skep_types::Layout;
 use skep_types::codec::{Draw, Record};
-use skep_types::limits::FORMAT;
+use skep_types::limits::FORMAT_FILES;
 use skep_wire::meta::*;
 use std::fs;
 
@@ -11,7 +11,7 @@ use std::fs;
 fn messages_stay_readable() {
     let formats = skep_wire::formats::all();
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
-    let own = format!("{dir}/{FORMAT}.txt");
+    let own = format!("{dir}/{FORMAT_FILES}.txt");
     if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
         fs::create_dir_all(dir).unwrap();
         fs::write(&own, formats.text()).unwrap();

@@ -282,8 +282,9 @@ mod tests {
         assert_eq!((identity.target, identity.uuid), (TargetId(101), Uuid([2; 16])));
         assert!(parse("").is_err());
         let only = format!("opens \"{FORMAT}\" only");
-        assert!(parse(&good.replace(FORMAT, "dev-6")).unwrap_err().contains(&only));
-        let number = good.replace(&format!("\"{FORMAT}\""), "1");
+        let quoted = format!("\"{FORMAT}\"");
+        assert!(parse(&good.replace(&quoted, "\"dev-5\"")).unwrap_err().contains(&only));
+        let number = good.replace(&quoted, "1");
         assert!(parse(&number).unwrap_err().contains("format 1, this release"));
         assert!(parse(&good.replace("101", "-1")).is_err());
         assert!(parse(&good.replace("0202", "02")).is_err());

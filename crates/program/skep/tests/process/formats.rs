@@ -3,7 +3,7 @@
 use super::pools::targets_of;
 use super::{Running, bytes, plan, start};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, mknodat, setxattr};
-use skep_types::limits::FORMAT;
+use skep_types::limits::FORMAT_FILES;
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::Write;
@@ -139,7 +139,7 @@ fn write_archive(cluster: &Running, archive: &Path) {
 #[test]
 fn directories_of_releases_open() {
     let cluster = start(plan());
-    let own = archives().join(format!("{FORMAT}.tar.gz"));
+    let own = archives().join(format!("{FORMAT_FILES}.tar.gz"));
     if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
         write_archive(&cluster, &own);
     }

@@ -230,7 +230,8 @@ fn strange_directories_are_refused() {
     assert!(text(&disk).contains("not empty"), "{}", text(&disk));
     let disk = formatted();
     disk.damage(&dir.join(IDENTITY_FILE), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replace(FORMAT, "dev-7").into_bytes();
+        let quoted = format!("\"{FORMAT}\"");
+        *bytes = String::from_utf8_lossy(bytes).replace(&quoted, "\"dev-5\"").into_bytes();
     });
     assert!(text(&disk).contains(&format!("opens {FORMAT:?} only")));
 }
