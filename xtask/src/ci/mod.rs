@@ -183,7 +183,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "conform",
         title: "the POSIX table over a mount (FUSE over io_uring)",
-        command: &["cargo", "xtask", "conform"],
+        command: &["cargo", "xtask", "conform", "--jobs", "3"],
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),

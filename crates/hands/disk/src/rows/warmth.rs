@@ -16,7 +16,8 @@ const CALM: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     at: Instant,
-    waits: i64,
+    /// See [`waits`].
+    waits: Option<i64>,
 }
 
 /// When a read ended, and whether it was slow.
@@ -36,19 +37,19 @@ impl Begun {
     pub(super) fn pace(self, rows: usize) -> Pace {
         let at = Instant::now();
         let limit = SLOW + SLOW_PER_ROW * u32::try_from(rows).unwrap_or(u32::MAX);
-        let slow = at.saturating_duration_since(self.at) > limit && waits() > self.waits;
-        Pace { at, slow }
+        let slept = || self.waits.zip(waits()).is_none_or(|(before, now)| now > before);
+        Pace { at, slow: at.saturating_duration_since(self.at) > limit && slept() }
     }
 }
 
-/// How often this thread has gone to sleep by itself, for a disk or for another thread.
+/// How often this thread has gone to sleep by itself, for a disk or for another thread. `None`: the system does not say.
 #[allow(unsafe_code)] // rustix has no wrapper for it
-fn waits() -> i64 {
+fn waits() -> Option<i64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes nothing but the structure, for which zeros are a valid value.
     unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init().ru_nvcsw
+        let said = libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) == 0;
+        said.then(|| usage.assume_init().ru_nvcsw)
     }
 }
 

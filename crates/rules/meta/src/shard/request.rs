@@ -15,6 +15,7 @@ impl Shard {
     /// Answers a request that came just now, at once or when it can.
     pub fn request<S: Store>(&mut self, host: &mut Host<S>, request: Request) -> Result<(), StoreError> {
         if is_told(&request) && self.is_telling(request.peer.client) {
+            host.held.insert(request.reply_to, self.id);
             self.again.push_back(request.into());
             return Ok(());
         }

@@ -48,6 +48,8 @@ impl Shard {
         request: Request,
     ) -> Result<(), StoreError> {
         let client = request.peer.client;
+        // A report needs many waits, and what stands behind it as many: each has its time for itself.
+        host.waits_until = None;
         if let Some(what) = self.waits.told_by(client) {
             self.park(host, what, Parked::Again(request.into()));
             return Ok(());

@@ -162,8 +162,16 @@ impl Waits {
     /// As [`Waits::take`], of what is not taken up again.
     fn give_up(&mut self, ids: Vec<u64>) -> Vec<Parked> {
         let waits = ids.iter().filter_map(|id| self.all.get(id));
-        self.given_up.extend(waits.filter_map(Wait::read));
-        self.take(ids)
+        let reads: Vec<u64> = waits.filter_map(Wait::read).collect();
+        let taken = self.take(ids);
+        // What a client tells stands behind what it told before, and waits for the same read.
+        let unawaited = reads.into_iter().filter(|read| !self.is_awaited(For::Rows(*read)));
+        self.given_up.extend(unawaited.collect::<Vec<u64>>());
+        taken
+    }
+
+    fn is_awaited(&self, what: For) -> bool {
+        self.by_what.range((what, 0)..=(what, u64::MAX)).next().is_some()
     }
 
     /// Reads that nobody waits for any more.
@@ -208,10 +216,13 @@ impl Waits {
         }
     }
 
-    /// Everything that has waited too long.
+    /// Everything that has waited too long, and what a client has told behind that: it is told again in its order.
     pub fn expired(&mut self, now: Millis) -> Vec<Parked> {
-        let ids = self.by_deadline.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();
-        self.give_up(ids)
+        let late: Vec<u64> = self.by_deadline.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();
+        let told = late.iter().filter_map(|id| Some((self.all.get(id)?.parked.told_by()?, *id)));
+        let behind = told.flat_map(|(client, id)| self.told.range((client, id)..=(client, u64::MAX)));
+        let ids: BTreeSet<u64> = late.iter().copied().chain(behind.map(|(_, id)| *id)).collect();
+        self.give_up(ids.into_iter().collect())
     }
 
     /// Nothing waits any more: where the answers go.

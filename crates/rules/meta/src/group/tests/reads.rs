@@ -255,6 +255,45 @@ fn a_report_waits_for_its_rows() {
     bed.check();
 }
 
+/// Goal: a part of a report whose connection ends takes no rows away from the parts behind it; one that has waited too long
+/// takes those parts with it, which would come too early. A report of many parts has more time than a single wait.
+#[test]
+fn parts_of_a_report_stand_behind_each_other() {
+    let start = || {
+        let limits = Limits { report_rows: 2, ..Limits::default() };
+        let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+        let mut opens = vec![];
+        for n in 1..=8 {
+            let (ino, mode) = (bed.grown(&format!("{n}"), 9).0, OpenMode::Write);
+            bed.open(OTHER, ino, mode, n).unwrap();
+            opens.push(Reclaimed { ino, mode, open_seq: n, reserved: 0 });
+        }
+        bed.restart(&[1, 2]);
+        bed.server.store().forget();
+        (bed.forgets, bed.disk_works) = (false, false);
+        let part = |last| Reclaim { opens: opens.clone(), locks: vec![], last, term: None };
+        let first = bed.send(OTHER, part(false));
+        (bed, first, part(true))
+    };
+    let is_told = |bed: &Bed, to: u64| bed.replies.get(&to).map(|reply| reply.1.is_ok());
+
+    let (mut bed, first, last) = start();
+    let second = bed.send(OTHER, last);
+    bed.step(Input::Gone(first));
+    while is_told(&bed, second).is_none() {
+        give_one(&mut bed);
+        bed.tick(WAIT_DEADLINE_MS / 2);
+    }
+    assert_eq!((is_told(&bed, first), is_told(&bed, second)), (None, Some(true)));
+    assert_eq!(bed.server.host.opens.all(), 8);
+
+    let (mut bed, first, last) = start();
+    bed.tick(WAIT_DEADLINE_MS / 2);
+    let second = bed.send(OTHER, last);
+    bed.tick(WAIT_DEADLINE_MS / 2 + 1);
+    assert_eq!((is_told(&bed, first), is_told(&bed, second)), (Some(false), Some(false)));
+}
+
 /// Goal: the end of a session that wrote to many files asks for their sizes in small steps, and for none of them do others
 /// wait for a disk: rows that are not in memory are read a few at a time.
 #[test]
