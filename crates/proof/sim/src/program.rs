@@ -289,10 +289,8 @@ impl Actor {
             let mut hub = self.hub.borrow_mut();
             hub.say(format_args!("{} {} step {number}: {outcome:?}", self.book.borrow().name, self.id));
             let given_up = hub.cancelled.remove(&self.id).is_some_and(|at| at <= hub.now);
-            // What lies on a full target that could not be asked to seal stays there (`docs/design/seal.md`).
-            let full = hub.stays_open && outcome == Outcome::Failed(Errno::ENOSPC);
             // A write that is given up half-way tells how far it came.
-            full || given_up && matches!(outcome, Outcome::Failed(Errno::EINTR) | Outcome::Written(_))
+            given_up && matches!(outcome, Outcome::Failed(Errno::EINTR) | Outcome::Written(_))
         };
         if let Some(now) = &mut self.book.borrow_mut().now {
             now.outcome = Some(outcome.clone());
@@ -302,6 +300,11 @@ impl Actor {
         }
         let renewed = session_of(&self.shared) != session;
         self.session.set(session);
+        // What lies on a full target that could not be asked to seal stays there (`docs/design/seal.md`). Nothing but a change
+        // of bytes meets that.
+        let writes = matches!(op, Op::Write { .. } | Op::Allocate { .. } | Op::Zero { .. } | Op::Copy { .. });
+        let full = writes && self.hub.borrow().stays_open && outcome == Outcome::Failed(Errno::ENOSPC);
+        let interrupted = interrupted || full;
         let cause = Cause { interrupted, renewed };
         if interrupted || renewed || self.something_was_cut(&op) {
             return self.reckon(cause).await;
