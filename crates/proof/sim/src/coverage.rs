@@ -119,6 +119,8 @@ pub const RARE: &[&str] = &[
     "a growth's chunks were deleted a second time",
     "an append ended at a hole of a full target",
     "a kept file had a hole of a full target",
+    "a withheld shard was given to who has it",
+    "a task had no server",
 ];
 
 /// Counts of markers.

@@ -150,8 +150,6 @@ pub struct Hub {
     pub metad_terms: BTreeMap<NodeId, Term>,
     /// A program did something after which a power cut of metad is worth a try: when.
     pub provoked: Option<u64>,
-    /// A stripe of an extent that was closed stays open: its target, which may be full, did not answer its shard.
-    pub stays_open: bool,
     /// A program has an administrator end this session.
     pub evicts: Option<ClientId>,
     /// The session in which a life of a client sent last.
@@ -209,7 +207,6 @@ impl Hub {
             careful: BTreeMap::new(),
             metad_terms: BTreeMap::new(),
             provoked: None,
-            stays_open: false,
             evicts: None,
             sessions: BTreeMap::new(),
             session_from: BTreeMap::new(),

@@ -300,11 +300,6 @@ impl Actor {
         }
         let renewed = session_of(&self.shared) != session;
         self.session.set(session);
-        // What lies on a full target that could not be asked to seal stays there (`docs/design/seal.md`). Nothing but a change
-        // of bytes meets that.
-        let writes = matches!(op, Op::Write { .. } | Op::Allocate { .. } | Op::Zero { .. } | Op::Copy { .. });
-        let full = writes && self.hub.borrow().stays_open && outcome == Outcome::Failed(Errno::ENOSPC);
-        let interrupted = interrupted || full;
         let cause = Cause { interrupted, renewed };
         if interrupted || renewed || self.something_was_cut(&op) {
             return self.reckon(cause).await;

@@ -21,6 +21,8 @@ pub enum Event {
     Land(CallId, LaneId, Landed),
     /// The answer to a server's own call, or that there is none.
     LandAtNode(CallId, Result<Vec<u8>, Refusal>),
+    /// metad's courier knows no server for that task.
+    NoServer(u64, u64),
     /// A node's clock, in that life of it.
     Tick(NodeId, u64),
     /// Something that metad waits for is due.

@@ -216,6 +216,7 @@ impl World {
                 }
             }
             Event::LandAtNode(call, result) => self.land_at_node(call, result),
+            Event::NoServer(life, task) => self.no_server(life, task),
             Event::Tick(node, life) => self.tick(node, life),
             Event::Deadline(life) => self.deadline(life),
             Event::Sync(life) => self.sync(life),

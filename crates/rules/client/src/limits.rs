@@ -6,6 +6,8 @@ pub const RETRY_LIMIT_MS: u64 = 600_000;
 pub const BACKOFF_MIN_MS: u64 = 10;
 /// Longest pause between two tries.
 pub const BACKOFF_MAX_MS: u64 = 1_000;
+/// A chunk file that its target cannot seal is asked for again for so many milliseconds, before the file is told full.
+pub const LEFT_OPEN_MS: u64 = 60_000;
 /// How often in a row what came to the wrong server goes on at once; then there is a pause.
 pub const HOPS_MAX: u32 = 3;
 /// How often a name that others make and remove is tried to be made.

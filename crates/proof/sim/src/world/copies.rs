@@ -73,6 +73,22 @@ impl World {
         }
     }
 
+    /// An administrator reads what a server says of a shard that mgmtd's backup gives to it, and does it.
+    pub(super) fn give_what_is_withheld(&mut self) {
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        if !hub.calm || self.mgmtd.is_a_copy() {
+            return;
+        }
+        let servers = self.metads.iter().filter_map(crate::metad::Metad::server);
+        let withheld: Vec<_> = servers.flat_map(skep_meta::Group::withheld).collect();
+        for (shard, node) in withheld {
+            if self.mgmtd.give_shard(shard, node, hub) {
+                hub.coverage.hit("a withheld shard was given to who has it");
+            }
+        }
+    }
+
     /// An administrator says of the groups of a metadata server that they are older copies (nothing is lost here, for
     /// nothing that was promised could be asked for).
     pub(super) fn restore_a_metad(&mut self) {

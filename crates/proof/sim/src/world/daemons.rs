@@ -7,7 +7,7 @@ use crate::hub::CallId;
 use crate::network::{End, From};
 use crate::queue::Event;
 use skep_client::MGMTD;
-use skep_meta::{Input, Job, JobReply, Output, PeerIdentity, Request, Task};
+use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
 use skep_types::{ClientId, Decode, Encode, LogSeq, NodeId, Reader, Role, ShardId};
 use skep_wire::meta::{
@@ -24,8 +24,6 @@ const DEPOSED_TRIMMING: u64 = 30;
 const WRONG_STAMPS: u64 = 20;
 /// Rows that are missing are missed within so many milliseconds, where other shards go on.
 const MISSED_MS: u64 = 3_000;
-/// What a shard says of a stripe that it could not have sealed.
-const STAYS_OPEN: &str = "of an extent that is closed stays open";
 /// metad syncs its log this often.
 const SYNC_INTERVAL_MS: u64 = 50;
 
@@ -271,7 +269,6 @@ impl World {
         }
         for note in &out.notes {
             hub.say(format_args!("metad {node}: {note}"));
-            hub.stays_open |= note.contains(STAYS_OPEN);
             // Whoever was cut off for longer may lose its locks while it lives; its programs hear of it when it reports.
             if note.starts_with("grace period over") {
                 let late = self.metads[at].server().map(|server| server.late_clients()).unwrap_or_default();
@@ -354,7 +351,10 @@ impl World {
         };
         let node = self.metads[at].node;
         let Some(to) = to else {
-            return hub.fail(format!("metad sends {job:?}, for which there is no server"));
+            // Nobody answers for a shard that is new, or that mgmtd's older copy knows as new.
+            hub.coverage.hit("a task had no server");
+            self.queue.at(hub.now + 1, &mut hub.rng, Event::NoServer(life, task.id));
+            return;
         };
         match job {
             Job::Trim { .. } => hub.coverage.hit("a truncate was told to targets"),
@@ -397,6 +397,13 @@ impl World {
         self.metad_input(node, Input::Courier { task, result });
     }
 
+    /// The courier of that life knows no server for a task.
+    pub(super) fn no_server(&mut self, life: u64, task: u64) {
+        let Some(at) = self.metad_in(life) else { return };
+        let result = Err(JobFailure("the map names no server for it".to_owned()));
+        self.metad_input(self.metads[at].node, Input::Courier { task, result });
+    }
+
     /// An administrator ends the session that a program would have ended.
     pub(super) fn evict(&mut self) {
         let hub = &mut *self.hub.borrow_mut();
@@ -416,6 +423,7 @@ impl World {
         if node == MGMTD {
             self.mgmtd.tick(&mut self.hub.borrow_mut());
             self.bury_the_dead();
+            self.give_what_is_withheld();
             self.after(5 * TICK_MS, Event::Tick(node, life));
             return;
         }

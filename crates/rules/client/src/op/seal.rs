@@ -1,6 +1,7 @@
 //! A target is full, or refuses an old layout: the file goes on elsewhere (`docs/design/seal.md`).
 
 use crate::lane::Lane;
+use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, LEFT_OPEN_MS};
 use crate::port::{Cell, Port};
 use crate::state::Shared;
 use skep_types::{ChunkId, Errno, Ino, Layout, Piece, TargetId};
@@ -76,17 +77,37 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let room = if full.is_some() { len } else { 0 };
         let message = SealExtent { ino, generation: layout.generation, chunk, end, room, full };
-        match self.ask(ino.shard(), &message).await {
-            Ok(_) => {}
-            Err(newer) if newer.status == Status::STALE_GENERATION => {}
-            Err(other) => return Err(other),
+        let (known, started, mut backoff) = (cut(layout, &chunk), self.port.now(), BACKOFF_MIN_MS);
+        loop {
+            match self.ask(ino.shard(), &message).await {
+                Ok(_) => {}
+                Err(newer) if newer.status == Status::STALE_GENERATION => {}
+                Err(other) => return Err(other),
+            }
+            let newer = cut(&self.fetch_layout(ino).await?.layout, &chunk);
+            if newer != OPEN || known != OPEN {
+                // A hole in front of the end of a chunk file: its place stays. It is tried once more when the seal is new:
+                // what reaches behind the place may have come after the refusal, and the target have room again.
+                let is_hole = full.is_some() && newer >= end && newer == known;
+                return if is_hole { Err(refusal) } else { Ok(()) };
+            }
+            // The shard did not reach the target, or that could not seal: so it says nothing of a hole.
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+            if self.port.now().since(started) >= LEFT_OPEN_MS {
+                return Err(refusal);
+            }
+            self.port.pause(backoff).await;
+            backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
         }
-        let newer = self.fetch_layout(ino).await?.layout;
-        let cut =
-            |of: &Layout| of.extent_of(&chunk).map_or(0, |extent| extent.cut(usize::from(chunk.stripe)));
-        // A hole in front of the end of a chunk file: its place stays. It is tried once more when the seal is new: what
-        // reaches behind the place may have come after the refusal, and the target have room again.
-        let is_hole = full.is_some() && cut(&newer) >= end && cut(&newer) == cut(layout);
-        if is_hole { Err(refusal) } else { Ok(()) }
     }
+}
+
+/// Nothing of the stripe belongs to a later extent.
+const OPEN: u64 = u64::MAX;
+
+/// From where on the chunk's stripe belongs to a later extent; 0: it is of none.
+fn cut(layout: &Layout, chunk: &ChunkId) -> u64 {
+    layout.extent_of(chunk).map_or(0, |extent| extent.cut(usize::from(chunk.stripe)))
 }

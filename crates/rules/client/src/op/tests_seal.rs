@@ -1,5 +1,7 @@
 //! Full targets and old layouts.
 
+use crate::limits::LEFT_OPEN_MS;
+use crate::port::Port;
 use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, write};
 use crate::{Allocate, Opened, Seek, WriteHow};
 use alloc::vec;
@@ -129,6 +131,27 @@ fn room_that_came_back_is_used() {
     assert_eq!(write_at(&lane, &file, 9_000, 2_500), Ok(2_500));
     assert_eq!(cluster.borrow().count(SealExtent::KIND), 1);
     assert_eq!(read(&lane, &file, 9_000, 2_500), bytes(9_000, 2_500));
+}
+
+/// Goal: a full target that its shard does not reach is no reason to call the file full: it is sealed once it is reached. Nor is
+/// it a reason to wait for ever.
+#[test]
+fn a_chunk_file_that_stays_open_is_sealed_later() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &bytes(0, 20_000));
+    room(&cluster, [0, 0, 1 << 20]);
+    cluster.borrow_mut().shard.left_open = 3;
+    assert_eq!(write_at(&lane, &file, 20_000, 40_000), Ok(40_000));
+    assert!(cluster.borrow().count(SealExtent::KIND) > 3);
+    assert_eq!(read(&lane, &file, 0, 60_000), bytes(0, 60_000));
+
+    room(&cluster, [0, 1 << 20, 0]);
+    cluster.borrow_mut().shard.left_open = usize::MAX;
+    let began = lane.port.now();
+    assert_eq!(write_at(&lane, &file, 60_000, 40_000), Err(Errno::ENOSPC));
+    let waited = lane.port.now().since(began);
+    assert!((LEFT_OPEN_MS..2 * LEFT_OPEN_MS).contains(&waited), "{waited}");
 }
 
 /// Goal: what another mount has written since behind a seal is data to one that has an old layout, and ends where it ends.

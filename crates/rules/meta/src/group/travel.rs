@@ -234,17 +234,22 @@ impl<S: Store> Group<S> {
 
     /// Shards that mgmtd, put back from a backup, gives to this server, and that it has given away since.
     pub(super) fn warn_of_withheld(&mut self) {
-        for shard in self.shards.values() {
-            let Some(to) = shard.withheld_for(&self.host) else { continue };
-            if self.travels.is_news(shard.id, self.host.shard_epoch(shard.id)) {
+        let withheld: Vec<_> = self.withheld().collect();
+        for (id, to) in withheld {
+            if self.travels.is_news(id, self.host.shard_epoch(id)) {
                 self.host.out.warn(format!(
-                    "shard {} is not served: all its rows were given to node {to}, and mgmtd's map, which was put back from a \
+                    "shard {id} is not served: all its rows were given to node {to}, and mgmtd's map, which was put back from a \
                      backup of before that, gives it to this server again. What was changed at node {to} since would be \
-                     missing. Stop mgmtd, and put its newest copy back",
-                    shard.id
+                     missing. Stop mgmtd, and put its newest copy back; if there is none, give node {to} the shard: it goes on \
+                     from its own rows, or fetches these (skep shard give {id} {to})"
                 ));
             }
         }
+    }
+
+    /// They are withheld, each for the server that may have newer rows of it.
+    pub fn withheld(&self) -> impl Iterator<Item = (ShardId, NodeId)> {
+        self.shards.values().filter_map(|shard| Some((shard.id, shard.withheld_for(&self.host)?)))
     }
 
     fn part_of(&self, head: Head, m: &FetchRows) -> Result<RowsReply, StoreError> {
@@ -311,7 +316,10 @@ impl<S: Store> Group<S> {
     /// Rows of an earlier stay go before others come, if those go on from them: else nothing is touched.
     fn make_way(&mut self, head: Head, holds: bool) -> Result<(), StoreError> {
         let id = head.shard;
-        if self.shards.contains_key(&id) {
+        if let Some(shard) = self.shards.get(&id) {
+            if !holds && shard.goes_on_from(head) {
+                return self.stay(id);
+            }
             if !holds {
                 return self.refuse(
                     id,
@@ -322,6 +330,18 @@ impl<S: Store> Group<S> {
         }
         self.travels.sweep(id);
         Ok(())
+    }
+
+    /// It came before, as mgmtd does not know that was put back from a backup: what is here is newer than what would come.
+    fn stay(&mut self, id: ShardId) -> Result<(), StoreError> {
+        let head = self.host.store.applied_of(id)?;
+        let header = self.host.store.get(&key::header(id))?;
+        let (Some(head), Some(Ok(header))) = (head, header.as_deref().map(Header::from_bytes)) else {
+            return self.refuse(id, "the rows that are here have no header");
+        };
+        let Some(arrival) = self.travels.arrivals.remove(&id) else { return Ok(()) };
+        self.host.out.note(format!("shard {id} is here already, and newer than at node {}", arrival.source));
+        self.take_up(head, Header { epoch: arrival.epoch, ..header })
     }
 
     /// All of it is here: it is a shard of this group, and mgmtd is to know it before anybody is served.
@@ -337,10 +357,16 @@ impl<S: Store> Group<S> {
         self.host.log(&[], Batch::new(), Record::moves(self.host.next_seq(), &moves))?;
         // Where it comes from it is given away, not here.
         let header = Header { epoch: arrival.epoch, given: None, ..header };
+        self.host.out.note(format!("shard {id} has come from node {}", arrival.source));
+        self.take_up(head, header)
+    }
+
+    /// It is to be served from these rows.
+    fn take_up(&mut self, head: Head, header: Header) -> Result<(), StoreError> {
+        let id = head.shard;
         let batch = [(key::header(id), Some(header.to_bytes())), (applied_key(id), Some(head.to_bytes()))];
         self.log_rows(&[head], batch.into())?;
         self.host.out.sync_now = true;
-        self.host.out.note(format!("shard {id} has come from node {}", arrival.source));
         self.take_in(id)?;
         self.deliver(id, Shard::settle_in).map(drop)
     }

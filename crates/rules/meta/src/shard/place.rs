@@ -7,6 +7,7 @@ use crate::limit::{CHASE_MS, EPOCH_HISTORY_BITS, ERA_TERM_BITS, RETRY_FIRST_MS, 
 use crate::row::header::{Given, Keys};
 use crate::store::{Store, StoreError};
 use alloc::format;
+use skep_types::log::Head;
 use skep_types::{LogIndex, Millis, NodeId, Term};
 use skep_wire::mgmt::{ShardEntry, ShardState};
 
@@ -81,6 +82,11 @@ impl Shard {
         self.given = Some(given);
     }
 
+    /// Nobody serves it, nobody was given it, and it has all that a copy at `head` has.
+    pub fn goes_on_from(&self, head: Head) -> bool {
+        !self.has_term() && self.given.is_none() && self.holds(head.term, head.index)
+    }
+
     /// Does its header say so of this order?
     pub fn is_given(&self, given: Given) -> bool {
         self.given == Some(given)
@@ -92,7 +98,9 @@ impl Shard {
         (self.leads, self.state) = (host.leads(self.id) && !self.is_beyond(entry), entry.state);
         let first = first_of(entry.era);
         self.least = self.least.max(first);
-        let is_over = !self.leads || self.term() < first;
+        // It is to come from elsewhere, where it may have been served since this term began.
+        let comes = entry.state == ShardState::Moving && entry.epoch != self.epoch;
+        let is_over = !self.leads || comes || self.term() < first;
         if is_over && self.started.is_some() { self.end_term(host) } else { Ok(()) }
     }
 

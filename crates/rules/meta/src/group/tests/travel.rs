@@ -237,36 +237,52 @@ fn rows_are_told_to_nobody_else() {
     assert!(ask(&mut bed, THERE, 2).is_ok());
 }
 
-/// Goal: a copy that is newer than what is to come is not touched, whatever the map says: mgmtd may have been put back from a
-/// backup.
+/// Goal: a copy that has all of what is to come, and more, is served as it is: mgmtd was put back from a backup. One that went
+/// another way since is not touched, and nobody is served.
 #[test]
 fn the_newest_copy_stays() {
-    let (mut old, moving) = source();
-    let (mut bed, _) = source();
-    // It goes back, and serves two terms more.
-    for epoch in [3, 4] {
-        bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[OWN], epoch) });
-        bed.restart_term(SHARD);
-    }
-    let newest = rows(bed.server.store());
-    // The old one, as another node, is said to have what is to come.
-    let back = MapReply { version: MapVersion(40), ..placed(ShardState::Moving, &[THERE, OWN], 7) };
-    bed.courier_works = false;
-    bed.step(Input::Map { own: OWN, map: back });
-    let (id, message) = bed
-        .tasks
-        .iter()
-        .find_map(|task| match &task.job {
+    for apart in [false, true] {
+        let (mut old, moving) = source();
+        let (mut bed, _) = source();
+        // It goes back, and serves two terms more; the other one as well, if they went apart.
+        for epoch in [3, 4] {
+            bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[OWN], epoch) });
+            bed.restart_term(SHARD);
+        }
+        let file = bed.create(ME, Ino::ROOT, "newer");
+        if apart {
+            old.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[OWN], 3) });
+            old.create(ME, Ino::ROOT, "other");
+        }
+        let newest = rows(bed.server.store());
+        // The old one, as another node, is said to have what is to come.
+        let back = MapReply { version: MapVersion(40), ..placed(ShardState::Moving, &[THERE, OWN], 7) };
+        bed.courier_works = false;
+        bed.step(Input::Map { own: OWN, map: back });
+        let fetches = |task: &crate::Task| match &task.job {
             Job::Fetch { message, .. } => Some((task.id, message.clone())),
             _ => None,
-        })
-        .unwrap();
-    old.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(41), ..moving } });
-    let part = fetch(&mut old, THERE, SHARD, 2, message).unwrap();
-    bed.step(Input::Courier { task: id, result: Ok(JobReply::Rows(part)) });
-    assert!(bed.warnings.last().unwrap().contains("Both stay"), "{:?}", bed.warnings);
-    bed.tick(10_000);
-    assert_eq!(rows(bed.server.store()), newest);
+        };
+        let (id, message) = bed.tasks.iter().find_map(fetches).unwrap();
+        let epoch = if apart { 4 } else { 2 };
+        let shards = placed(ShardState::Moving, &[OWN, THERE], epoch).shards;
+        old.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(41), shards, ..moving } });
+        let part = fetch(&mut old, THERE, SHARD, epoch, message).unwrap();
+        assert!(!part.holds);
+        bed.step(Input::Courier { task: id, result: Ok(JobReply::Rows(part)) });
+        bed.tick(10_000);
+        let warned = bed.warnings.iter().any(|line| line.contains("Both stay"));
+        assert_eq!(warned, apart, "{:?}", bed.warnings);
+        assert_eq!(rows(bed.server.store()), newest);
+        assert!(!bed.server.has_term(SHARD));
+        if !apart {
+            // mgmtd has heard that it is here.
+            let active = MapReply { version: MapVersion(42), ..placed(ShardState::Active, &[OWN], 7) };
+            bed.step(Input::Map { own: OWN, map: active });
+            let to = bed.send_as(ME, SHARD, 0, GetAttr { ino: file }.into());
+            assert!(bed.replies[&to].1.is_ok());
+        }
+    }
 }
 
 /// Goal: a shard that is given back before its rows were let go is fetched like any other.
