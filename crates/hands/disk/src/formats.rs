@@ -16,6 +16,12 @@ pub fn all() -> Formats {
 mod tests {
     use super::*;
 
+    /// Goal: what a release wrote on disks is read by every later one, and means the same.
+    #[test]
+    fn logs_targets_and_ages_stay_readable() {
+        skep_types::formats_stay_readable!(all());
+    }
+
     /// Goal: every example is read, and written as it was; a cut one does no harm.
     #[test]
     fn examples_are_read() {

@@ -14,7 +14,6 @@ mod sync_thread;
 
 pub use command_log::CommandLog;
 pub use record::PAYLOAD_MAX;
-pub(crate) use record::formats;
 pub use recovery::Recovered;
 pub use skep_types::log::{EntryKind, Head, Moves, Record};
 pub use sync::Syncer;
@@ -24,6 +23,12 @@ use crate::disk::DiskError;
 use skep_types::ClusterId;
 use std::fmt;
 use std::path::Path;
+
+/// See [`crate::formats`].
+pub(crate) fn formats(formats: &mut skep_types::formats::Formats) {
+    record::formats(formats);
+    segment::formats(formats);
+}
 
 /// Default size of a segment.
 pub const SEGMENT_DEFAULT: u64 = 64 << 20;

@@ -37,7 +37,6 @@ pub const MARKERS: &[&str] = &[
     "a power cut of storaged",
     "a power cut of storaged took content",
     "rows fell back to a checkpoint",
-    "a server found rows missing and ended",
     "a server went on without rows of one shard",
     "a client was killed",
     "a client was evicted",
@@ -120,6 +119,7 @@ pub const RARE: &[&str] = &[
     "an append ended at a hole of a full target",
     "a kept file had a hole of a full target",
     "a withheld shard was given to who has it",
+    "a shard without rows was given to who has them",
     "a task had no server",
 ];
 

@@ -7,7 +7,7 @@ use skep_meta::limit::Limits;
 use skep_meta::store::{Batch, MemoryStore, Store, Wanted};
 use skep_meta::{Action, Command, Config, Group, Input, Internal, Job, Output};
 use skep_types::log::{EntryKind, Moves, Record};
-use skep_types::{Decode, Incarnation, Ino, LogSeq, NodeId, ShardId, Term};
+use skep_types::{Decode, Incarnation, Ino, LogIndex, LogSeq, NodeId, ShardId, Term};
 use skep_wire::meta::MetaRequest;
 use std::collections::BTreeMap;
 
@@ -312,6 +312,12 @@ impl Metad {
     /// Does it run without rows that it should have?
     pub fn lacks_rows(&self) -> bool {
         self.mislaid.is_some()
+    }
+
+    /// Where its copy of the shard stands.
+    pub fn head_of(&self, shard: ShardId) -> Option<(Term, LogIndex)> {
+        let head = self.server()?.store().applied_of(shard).ok()??;
+        Some((head.term, head.index))
     }
 
     /// Appends the records of a step. `true`: some of them are to be appended late.

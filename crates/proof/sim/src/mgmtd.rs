@@ -4,7 +4,7 @@ use crate::Canary;
 use crate::hub::Hub;
 use skep_cluster::{Answer, Config, Input, Output, Peer, Registry, Started, State};
 use skep_types::{ClientId, ClusterId, Encode, MapVersion, NamesKey, NodeId, Reader, ShardId, Term, Uuid};
-use skep_wire::mgmt::{MgmtRequest, RegistryAge};
+use skep_wire::mgmt::{MgmtRequest, RegistryAge, ShardState};
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
 
@@ -173,16 +173,18 @@ impl Mgmtd {
         }
     }
 
-    /// It is down, the newest directory is lost, and an administrator puts a backup back and says so. Shards are where they
-    /// were in it, and no session has ended since: what else would be lost has no remedy that the model knows. `false`: there
-    /// is no such backup.
+    /// It is down, the newest directory is lost, and an administrator puts a backup back and says so. It knows all
+    /// shards as made, and no session has ended since: what else would be lost has no remedy that the model knows. `false`: there is no such backup.
     pub fn restore(&mut self, hub: &mut Hub) -> bool {
         if self.newest.is_some() {
             return false;
         }
         let fits = |copy: &&Directory| {
             let lives = |client| self.durable.sessions.contains_key(client);
-            copy.state.shards == self.durable.shards && copy.state.sessions.keys().all(lives)
+            let shards = copy.state.shards.iter().zip(&self.durable.shards);
+            copy.state.shards.len() == self.durable.shards.len()
+                && shards.into_iter().all(|(old, new)| old.state != ShardState::New && old.era == new.era)
+                && copy.state.sessions.keys().all(lives)
         };
         let copies: Vec<&Directory> = self.backups.iter().filter(fits).collect();
         if copies.is_empty() {

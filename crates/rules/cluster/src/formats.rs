@@ -27,23 +27,10 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use skep_types::limits::FORMAT_FILES;
-    use std::fs;
 
     /// Goal: what a release kept of the cluster is read by every later one, and means the same.
     #[test]
     fn registry_and_log_stay_readable() {
-        let formats = all();
-        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
-        let own = format!("{dir}/{FORMAT_FILES}.txt");
-        if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
-            fs::create_dir_all(dir).unwrap();
-            fs::write(&own, formats.text()).unwrap();
-        }
-        for file in fs::read_dir(dir).unwrap().flatten() {
-            let text = fs::read_to_string(file.path()).unwrap();
-            formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
-        }
-        formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
+        skep_types::formats_stay_readable!(all());
     }
 }

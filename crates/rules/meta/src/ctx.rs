@@ -45,6 +45,8 @@ pub enum Effect {
     Prepared(TxnId, Timestamp, Vec<Ino>),
     /// No longer.
     Released(TxnId),
+    /// It is committed, and this copy of the shard, which was put back, does not know what it promised.
+    PromiseLost(TxnId),
     /// A layout is new: nobody may see it before it is durable.
     Settling(Ino),
     /// A growth intent.

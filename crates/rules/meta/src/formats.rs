@@ -89,11 +89,9 @@ mod tests {
     use super::*;
     use crate::row::inode::LinkRef;
     use skep_types::codec::encode_tag;
-    use skep_types::limits::FORMAT_FILES;
     use skep_types::{Code, Encode, Extent, Floors, Generation, Ino, Kind, Reader, Stripe, TargetId};
     use skep_wire::meta::MetaRequest;
     use skep_wire::{Message, Visitor};
-    use std::fs;
 
     /// Sees whether the log has a form of a request.
     struct Logged;
@@ -190,17 +188,6 @@ mod tests {
     /// Goal: rows and log records that a release wrote are read by every later one, and mean the same.
     #[test]
     fn rows_and_log_stay_readable() {
-        let formats = all();
-        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
-        let own = format!("{dir}/{FORMAT_FILES}.txt");
-        if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
-            fs::create_dir_all(dir).unwrap();
-            fs::write(&own, formats.text()).unwrap();
-        }
-        for file in fs::read_dir(dir).unwrap().flatten() {
-            let text = fs::read_to_string(file.path()).unwrap();
-            formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
-        }
-        formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
+        skep_types::formats_stay_readable!(all());
     }
 }

@@ -126,7 +126,7 @@ impl Ctx<'_> {
             }
         }
         Err(Fail::Store(crate::store::StoreError::Corrupt(format!(
-            "directory {dir}: the chain of names with one hash has no end; run skep fsck"
+            "directory {dir}: the chain of names with one hash has no end: its rows are damaged. Put the newest backup of the server back"
         ))))
     }
 

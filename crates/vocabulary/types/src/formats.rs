@@ -74,6 +74,26 @@ impl Formats {
     }
 }
 
+/// In a test: what every release wrote, in `formats` beside the crate's manifest, is read by this one and means the same; what
+/// this one writes is in the file of its own.
+#[macro_export]
+macro_rules! formats_stay_readable {
+    ($formats:expr) => {{
+        use std::fs;
+        let (formats, dir) = ($formats, concat!(env!("CARGO_MANIFEST_DIR"), "/formats"));
+        let own = format!("{dir}/{}.txt", $crate::limits::FORMAT_FILES);
+        if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
+            fs::create_dir_all(dir).unwrap();
+            fs::write(&own, formats.text()).unwrap();
+        }
+        for file in fs::read_dir(dir).unwrap().flatten() {
+            let text = fs::read_to_string(file.path()).unwrap();
+            formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
+        }
+        formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
+    }};
+}
+
 /// The name and the bytes in a line of a file.
 pub fn parse(line: &str) -> Option<(&str, Vec<u8>)> {
     let (name, hex) = line.split_once(' ')?;

@@ -2,25 +2,12 @@
 
 use skep_types::Layout;
 use skep_types::codec::{Draw, Record};
-use skep_types::limits::FORMAT_FILES;
 use skep_wire::meta::*;
-use std::fs;
 
 /// Goal: messages that a release sent are read by every later one, and mean the same.
 #[test]
 fn messages_stay_readable() {
-    let formats = skep_wire::formats::all();
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
-    let own = format!("{dir}/{FORMAT_FILES}.txt");
-    if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
-        fs::create_dir_all(dir).unwrap();
-        fs::write(&own, formats.text()).unwrap();
-    }
-    for file in fs::read_dir(dir).unwrap().flatten() {
-        let text = fs::read_to_string(file.path()).unwrap();
-        formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
-    }
-    formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
+    skep_types::formats_stay_readable!(skep_wire::formats::all());
 }
 
 fn is_refused<R: Record>(layout: impl Fn(&mut R) -> &mut Layout) {

@@ -15,8 +15,9 @@
 //! A record's own sequence number is nowhere: it follows from its place in the segment. What it says of the log's
 //! durable end must be read without it, because behind a hole nobody can count.
 
+use skep_types::codec::{Draw, Example};
 use skep_types::formats::Formats;
-use skep_types::log::{EntryKind, GROUP, Head, Record};
+use skep_types::log::{EntryKind, GROUP, Head, Moves, Record, Row};
 use skep_types::{Decode, Encode, LogIndex, LogSeq, ShardId, Term};
 
 /// Bytes before a record's own.
@@ -179,11 +180,25 @@ pub(super) fn decode(bytes: &[u8], salt: u32, first: LogSeq) -> Option<View<'_>>
 }
 
 /// See [`crate::formats`].
-pub(crate) fn formats(formats: &mut Formats) {
+pub(super) fn formats(formats: &mut Formats) {
     let mut bytes = Vec::new();
     let head = Head { shard: ShardId(3), term: Term(2), index: LogIndex(9) };
     encode(&mut bytes, 0, &Record::command(LogSeq(1), head, b"a command".to_vec()), LogSeq(1));
     formats.bytes("log.entry", &bytes, again);
+    let moves = Moves { came: vec![head], gone: vec![ShardId(5)] };
+    let rows = [Row::example(Draw::FULL), Row::example(Draw::BARE)];
+    for (name, record) in [
+        ("log.terms", Record::terms(LogSeq(2), &[head])),
+        ("log.moves", Record::moves(LogSeq(3), &moves)),
+        ("log.rows", Record::rows(LogSeq(4), &rows)),
+    ] {
+        bytes.clear();
+        encode(&mut bytes, 0, &record, LogSeq(1));
+        formats.bytes(name, &bytes, again);
+    }
+    formats.record::<Moves>("log.Moves");
+    formats.record::<Row>("log.Row");
+    formats.record::<Head>("log.Head");
     bytes.clear();
     encode_state(&mut bytes, 0, &[head, head], LogSeq(1));
     formats.bytes("log.state", &bytes, again);

@@ -15,6 +15,7 @@
 use super::record::{self, View};
 use super::{Head, LogError, LogOptions, Record, SEGMENT_MAX};
 use crate::disk::{Disk, DiskFile, OpenMode};
+use skep_types::formats::Formats;
 use skep_types::{ClusterId, LogSeq};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -146,6 +147,23 @@ pub(super) struct Header {
     pub(super) first: LogSeq,
     pub(super) durable: LogSeq,
     pub(super) cluster: ClusterId,
+}
+
+/// See [`crate::formats`].
+pub(super) fn formats(formats: &mut Formats) {
+    let mut cluster = ClusterId::default();
+    cluster.0.fill(3);
+    let header = Header { first: LogSeq(7), durable: LogSeq(5), cluster };
+    formats.bytes("log.segment", &header.encode(), |bytes| {
+        let mut bytes: [u8; HEADER] = bytes.get(..HEADER)?.try_into().ok()?;
+        bytes[12..16].fill(0);
+        let crc = crc32c::crc32c(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        let first = LogSeq(u64::from_le_bytes(bytes[32..40].try_into().ok()?));
+        let mut cluster = ClusterId::default();
+        cluster.0.copy_from_slice(&bytes[16..32]);
+        Some(Header::decode(&bytes, Path::new("segment"), cluster, first).ok()??.encode().to_vec())
+    });
 }
 
 impl Header {

@@ -3,10 +3,11 @@
 
 use super::World;
 use crate::hub::Hub;
+use crate::metad::Metad;
 use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_types::NodeId;
-use skep_wire::mgmt::RegistryAge;
+use skep_wire::mgmt::{RegistryAge, ShardState};
 
 /// Somebody notices the mistake after so many milliseconds, if nobody else does: before servers count as away that have not
 /// been heard, for what only they know is not waited for then.
@@ -73,18 +74,33 @@ impl World {
         }
     }
 
-    /// An administrator reads what a server says of a shard that mgmtd's backup gives to it, and does it.
-    pub(super) fn give_what_is_withheld(&mut self) {
+    /// An administrator reads what servers say of shards that they cannot serve by a map of mgmtd's backup, and does it.
+    pub(super) fn give_what_is_not_served(&mut self) {
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
         if !hub.calm || self.mgmtd.is_a_copy() {
             return;
         }
-        let servers = self.metads.iter().filter_map(crate::metad::Metad::server);
-        let withheld: Vec<_> = servers.flat_map(skep_meta::Group::withheld).collect();
-        for (shard, node) in withheld {
+        let version = self.mgmtd.map_version();
+        let servers = || self.metads.iter().filter(|metad| !metad.lacks_rows());
+        let withheld = servers().filter_map(Metad::server).flat_map(skep_meta::Group::withheld);
+        let mut gifts: Vec<_> =
+            withheld.map(|(shard, node)| (shard, node, "a withheld shard was given to who has it")).collect();
+        for entry in self.mgmtd.state().shards.iter().filter(|entry| entry.state == ShardState::Active) {
+            let holds = |metad: &&Metad| {
+                metad.server().is_some_and(|server| server.shards().any(|shard| shard == entry.shard))
+            };
+            let knows = |metad: &Metad| metad.server().is_some_and(|server| server.map_version() == version);
+            let is_bare =
+                servers().any(|metad| entry.is_led_by(metad.node) && knows(metad) && !holds(&metad));
+            let newest = |metad: &&Metad| metad.head_of(entry.shard);
+            if let Some(holder) = servers().filter(holds).max_by_key(newest).filter(|_| is_bare) {
+                gifts.push((entry.shard, holder.node, "a shard without rows was given to who has them"));
+            }
+        }
+        for (shard, node, what) in gifts {
             if self.mgmtd.give_shard(shard, node, hub) {
-                hub.coverage.hit("a withheld shard was given to who has it");
+                hub.coverage.hit(what);
             }
         }
     }

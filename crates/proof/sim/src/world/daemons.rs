@@ -232,11 +232,8 @@ impl World {
         let is_map = matches!(input, Input::Map { .. });
         let out = self.metads[at].step_in(input, low, hub);
         if is_map && self.metads[at].lacks_rows() {
-            hub.coverage.hit(match out {
-                Some(_) => "a server went on without rows of one shard",
-                None => "a server found rows missing and ended",
-            });
-            let due = hub.now + if out.is_some() { hub.rng.below(MISSED_MS) } else { 0 };
+            hub.coverage.hit("a server went on without rows of one shard");
+            let due = hub.now + hub.rng.below(MISSED_MS);
             self.queue.at(due, &mut hub.rng, Event::PutBack(node));
         }
         if let Some(out) = out {
@@ -423,7 +420,7 @@ impl World {
         if node == MGMTD {
             self.mgmtd.tick(&mut self.hub.borrow_mut());
             self.bury_the_dead();
-            self.give_what_is_withheld();
+            self.give_what_is_not_served();
             self.after(5 * TICK_MS, Event::Tick(node, life));
             return;
         }

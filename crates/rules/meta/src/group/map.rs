@@ -9,7 +9,7 @@ use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{NamesKey, NodeId, ShardId};
+use skep_types::{LogSeq, NamesKey, NodeId, ShardId};
 use skep_wire::mgmt::{FencesReply, MapReply, ShardAt, ShardEntry, ShardState};
 
 impl<S: Store> Group<S> {
@@ -74,19 +74,21 @@ impl<S: Store> Group<S> {
     }
 
     /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be. Nobody is
-    /// served from it. Where there is none of this server's shards, something is wrong with the server, and it ends.
+    /// served from it. A group that has nothing at all is not where its directory was, and ends.
     fn require_rows(&mut self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
-        let (here, missing): (Vec<&ShardEntry>, Vec<&ShardEntry>) =
-            map.shards.iter().filter(|entry| entry.is_led_by(own)).partition(|entry| {
-                self.shards.contains_key(&entry.shard) || entry.state != ShardState::Active
-            });
+        let is_missing = |entry: &&ShardEntry| {
+            entry.is_led_by(own)
+                && entry.state == ShardState::Active
+                && !self.shards.contains_key(&entry.shard)
+        };
+        let missing: Vec<&ShardEntry> = map.shards.iter().filter(is_missing).collect();
         let Some(first) = missing.first().map(|entry| entry.shard) else { return Ok(()) };
         let what = format!(
             "{} shards of this server (the first is {first}) have no rows here, and mgmtd says that they were used: they \
              are not made anew",
             missing.len()
         );
-        if here.is_empty() {
+        if self.last_seq() == LogSeq(0) {
             return Err(StoreError::Corrupt(format!(
                 "{what}. Is a disk with `log` or `rows` not mounted? Else put the newest copy of the state directory back"
             )));
@@ -95,7 +97,9 @@ impl<S: Store> Group<S> {
         if news > 0 {
             self.host.out.warn(format!(
                 "{what}; nobody is served from them. Were they given to this server or taken from it by `skep shard give`, \
-                 and was mgmtd or this server put back from a backup of before that? Stop it, and put its newest copy back"
+                 and was mgmtd or this server put back from a backup of before that? Stop it, and put its newest copy back. \
+                 If mgmtd has no newer one, give each shard to the server that had it last (skep shard give): it goes on \
+                 from its own rows"
             ));
         }
         Ok(())

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use skep_rows::applied_key;
 use skep_types::codec::Bytes;
 use skep_types::log::{Head, Moves, Record, Row};
-use skep_types::{Decode, Encode, Millis, NodeId, Role, ShardId, Term};
+use skep_types::{Decode, Encode, LogIndex, Millis, NodeId, Role, ShardId, Term};
 use skep_wire::meta::{AskHistory, FetchRows, RowsReply, ShardStamp};
 use skep_wire::mgmt::{MapReply, ShardEntry, ShardState};
 use skep_wire::{Refusal, Status};
@@ -92,6 +92,11 @@ impl Travels {
     }
 }
 
+/// What there is to tell of a shard that is not here.
+fn no_rows() -> RowsReply {
+    RowsReply { term: Term(0), index: LogIndex(0), rows: Vec::new(), more: false, holds: false }
+}
+
 impl<S: Store> Group<S> {
     /// The map may have given shards to this group, or to others.
     pub(super) fn follow_moves(&mut self, map: &MapReply) -> Result<(), StoreError> {
@@ -161,14 +166,16 @@ impl<S: Store> Group<S> {
     /// under way here, and none begins before the map says so.
     pub(super) fn give_rows(&mut self, request: &Request, m: &FetchRows) -> Result<(), StoreError> {
         let result = match self.admit_fetch(request) {
-            Ok(head) => self.give_part(head, request, m)?.map(|part| part.to_bytes()),
+            Ok(Some(head)) => self.give_part(head, request, m)?.map(|part| part.to_bytes()),
+            Ok(None) => Ok(no_rows().to_bytes()),
             Err(refusal) => Err(refusal),
         };
         self.host.reply(request.reply_to, ShardStamp::default(), result);
         Ok(())
     }
 
-    fn admit_fetch(&mut self, request: &Request) -> Result<Head, Refusal> {
+    /// Where the shard stands; `None`: there are no rows of it.
+    fn admit_fetch(&mut self, request: &Request) -> Result<Option<Head>, Refusal> {
         request.of_role(request.peer.role == Role::Server)?;
         if let Some(refusal) = self.host.behind(request) {
             return Err(refusal);
@@ -197,9 +204,9 @@ impl<S: Store> Group<S> {
             return refuse("its newest records are not on stable storage yet");
         }
         match (self.shards.get(&id), self.host.store.applied_of(id)) {
-            (Some(shard), Ok(Some(head))) if !shard.has_term() => Ok(head),
+            (Some(shard), Ok(Some(head))) if !shard.has_term() => Ok(Some(head)),
             (Some(_), _) => refuse("its term is not over here"),
-            (None, _) => Err(self.host.missing(id)),
+            (None, _) => Ok(None),
         }
     }
 
@@ -332,7 +339,7 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
-    /// It came before, as mgmtd does not know that was put back from a backup: what is here is newer than what would come.
+    /// It came before, as mgmtd does not know that was put back from a backup: what is here has all that would come.
     fn stay(&mut self, id: ShardId) -> Result<(), StoreError> {
         let head = self.host.store.applied_of(id)?;
         let header = self.host.store.get(&key::header(id))?;
@@ -340,7 +347,11 @@ impl<S: Store> Group<S> {
             return self.refuse(id, "the rows that are here have no header");
         };
         let Some(arrival) = self.travels.arrivals.remove(&id) else { return Ok(()) };
-        self.host.out.note(format!("shard {id} is here already, and newer than at node {}", arrival.source));
+        let node = arrival.source;
+        self.host.out.warn(format!(
+            "shard {id} is here already, with all that node {node} has of it: it is served from these rows. mgmtd did not know \
+             that it had come: was it put back from a backup?"
+        ));
         self.take_up(head, Header { epoch: arrival.epoch, ..header })
     }
 
@@ -350,7 +361,10 @@ impl<S: Store> Group<S> {
         let Some(arrival) = self.travels.arrivals.remove(&id) else { return Ok(()) };
         let Some(Ok(header)) = arrival.header.as_deref().map(Header::from_bytes) else {
             self.travels.arrivals.insert(id, arrival);
-            return self.refuse(id, "its rows have no header");
+            return self.refuse(
+                id,
+                if head.index == LogIndex(0) { "it has no rows of it" } else { "its rows have no header" },
+            );
         };
         // The log knows its head before any record of it.
         let moves = Moves { came: Vec::from([head]), gone: Vec::new() };

@@ -23,9 +23,16 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Decide) -> Result<Done, Fail> {
             redo.iter().try_for_each(|redo| carry_out(ctx, redo))?;
             ctx.put(row, &Prepared { age, redo: None });
         }
+        // An older copy of the shard was put back since: what it promised is gone with all else that was changed then, and the
+        // coordinator is not to wait for it.
+        None if m.commit && !is_stray && ctx.header()?.era > 0 => {
+            ctx.put(row, &Prepared { age: ctx.scene.at, redo: None });
+            ctx.effects.push(Effect::PromiseLost(m.txid));
+            return Ok(confirmed);
+        }
         None if m.commit && !is_stray => {
-            let text =
-                "the transaction is committed, and this shard has lost what it promised; run skep fsck";
+            let text = "the transaction is committed, and this shard has lost what it promised: was its server put back \
+                        from a backup? Then start it once with --restored";
             return Err(Refusal::with(Status::errno(Errno::EIO), text).into());
         }
         _ => return Ok(confirmed),

@@ -64,6 +64,7 @@ impl Shard {
                     self.txns.prepared(txid, age, inos, host.now.plus(TXN_ASK_MS));
                 }
                 Effect::Released(txid) => self.release_txn(host, txid),
+                Effect::PromiseLost(txid) => self.warn_of_promise(host, txid),
                 Effect::Settling(ino) => {
                     later(Later::Settled(ino));
                     self.settling.insert(ino, index);

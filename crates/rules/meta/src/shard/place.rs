@@ -82,9 +82,10 @@ impl Shard {
         self.given = Some(given);
     }
 
-    /// Nobody serves it, nobody was given it, and it has all that a copy at `head` has.
+    /// Nobody serves it, nobody was given it, and it has all that a copy at `head` has (at 0: nothing).
     pub fn goes_on_from(&self, head: Head) -> bool {
-        !self.has_term() && self.given.is_none() && self.holds(head.term, head.index)
+        let has_all = head.index == LogIndex(0) || self.holds(head.term, head.index);
+        !self.has_term() && self.given.is_none() && has_all
     }
 
     /// Does its header say so of this order?

@@ -132,6 +132,14 @@ impl Shard {
         Ok(())
     }
 
+    pub(super) fn warn_of_promise<S: Store>(&self, host: &mut Host<S>, txid: TxnId) {
+        host.out.warn(format!(
+            "shard {}: while this copy of it was not in use, it made or removed a directory for shard {}: what a name there \
+             leads to may be missing. Such a name gives EIO and can be removed",
+            self.id, txid.shard
+        ));
+    }
+
     /// Nothing comes of it: participants need not ask.
     fn abort<S: Store>(&mut self, host: &mut Host<S>, counter: u64) -> Option<Running> {
         let running = self.txns.end(counter)?;

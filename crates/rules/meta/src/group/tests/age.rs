@@ -90,6 +90,34 @@ fn an_older_copy_goes_on_behind_all_that_was_given() {
     bed.check();
 }
 
+/// Goal: a participant that is put back from before its vote confirms what is committed, and says once that something may be
+/// missing: the coordinator would tell it for ever, and could finish nothing behind it. Only a copy that was put back may say so.
+#[test]
+fn an_older_copy_confirms_what_it_promised() {
+    let mut bed = Bed::with(Config::default(), 2);
+    let copy = bed.log.len() as u64;
+    let txid = TxnId { shard: ShardId(0), term: Term(1), counter: 1 };
+    let ops = vec![TxnOp::MakeDir(TxnMakeDir { parent: Ino::ROOT, new: new_dir() })];
+    let to = bed.shard_sends(ShardId(1), Prepare { txid, floor: txid, age: Timestamp::default(), ops });
+    let vote = bed.reply::<PrepareReply>(to).unwrap().unwrap().vote;
+    assert!(matches!(vote, Vote::Yes(_)), "{vote:?}");
+    let decide = |bed: &mut Bed| {
+        let to = bed.shard_sends(ShardId(1), Decide { txid, floor: txid, commit: true });
+        bed.reply::<Empty>(to).unwrap()
+    };
+    bed.crash(0, copy, &[]);
+    assert_eq!(decide(&mut bed), Err(errno(Errno::EIO)));
+    let mut restored = map(2, 5);
+    restored.shards.iter_mut().for_each(|entry| entry.era = 1);
+    bed.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(2), ..restored } });
+    for _ in 0..2 {
+        assert_eq!(decide(&mut bed), Ok(Empty {}));
+    }
+    let warned: Vec<_> = bed.warnings.iter().filter(|line| line.contains("may be missing")).collect();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    bed.check();
+}
+
 /// Goal: an older copy says nothing of who came since: all that live are waited for, also when the server is started once more
 /// meanwhile. Until they have told, nobody gets another's lock, and no file goes under who has it open. Then the rows say again
 /// of whom to wait.

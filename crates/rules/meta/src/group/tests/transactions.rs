@@ -9,7 +9,7 @@ use skep_wire::{Empty, Status, mgmt};
 
 impl Bed {
     /// Something from a shard of another server.
-    fn shard_sends(&mut self, shard: ShardId, message: impl Into<MetaRequest>) -> u64 {
+    pub(super) fn shard_sends(&mut self, shard: ShardId, message: impl Into<MetaRequest>) -> u64 {
         let to = self.next_reply;
         self.next_reply += 1;
         let (role, client, incarnation) = (Role::Server, ClientId(0), Incarnation(1));

@@ -335,8 +335,45 @@ fn a_map_of_before_a_move_ends_nobody() {
     assert!(bed.log[records..].iter().all(|record| record.shard != SHARD), "nothing is made");
     let moving = MapReply { version: MapVersion(50), ..placed(ShardState::Moving, &[OWN, THERE], 4) };
     bed.step(Input::Map { own: OWN, map: moving });
-    let refusal = fetch(&mut bed, THERE, SHARD, 4, first()).unwrap_err();
-    assert!(refusal.to_string().contains("no rows of shard 0"), "{refusal}");
+    let nothing = fetch(&mut bed, THERE, SHARD, 4, first()).unwrap();
+    assert!(nothing.rows.is_empty() && !nothing.more && nothing.index == LogIndex(0));
+
+    // Who has its newest rows goes on from them; who has none either serves nobody.
+    let asks = |task: &crate::Task| matches!(task.job, Job::Fetch { .. }).then_some(task.id);
+    for has_rows in [true, false] {
+        let mut there = if has_rows { source().0 } else { Bed::with(config(), 2) };
+        there.courier_works = false;
+        if !has_rows {
+            there.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[THERE], 3) });
+            let ask = there.tasks.pop().unwrap();
+            there.step(Input::Courier { task: ask.id, result: Ok(JobReply::History(true)) });
+        }
+        let moving = MapReply { version: MapVersion(50), ..placed(ShardState::Moving, &[THERE, OWN], 4) };
+        there.step(Input::Map { own: OWN, map: moving });
+        for _ in 0..100 {
+            if let Some(id) = there.tasks.iter().find_map(asks) {
+                there.tasks.clear();
+                there.step(Input::Courier { task: id, result: Ok(JobReply::Rows(nothing.clone())) });
+            }
+            there.tick(100);
+        }
+        let said = if has_rows { "is here already" } else { "it has no rows of it" };
+        assert!(there.warnings.iter().any(|line| line.contains(said)), "{:?}", there.warnings);
+        assert_eq!(there.server.formatted().iter().any(|at| at.shard == SHARD), has_rows);
+    }
+
+    // A group whose only shard has left it goes on beside the others of its process.
+    let mut alone = Bed::with(config(), 1);
+    alone.courier_works = false;
+    let only = |state, members: &[NodeId], epoch, version| {
+        let whole = placed(state, members, epoch);
+        MapReply { version: MapVersion(version), shards: whole.shards[..1].to_vec(), ..whole }
+    };
+    alone.step(Input::Map { own: OWN, map: only(ShardState::Active, &[THERE], 3, 20) });
+    let ask = alone.tasks.pop().unwrap();
+    alone.step(Input::Courier { task: ask.id, result: Ok(JobReply::History(true)) });
+    alone.step(Input::Map { own: OWN, map: only(ShardState::Active, &[OWN], 1, 40) });
+    assert!(alone.warnings.iter().any(|line| line.contains("have no rows here")), "{:?}", alone.warnings);
 
     let mut empty = Group::new(config(), MemoryStore::default()).unwrap();
     empty.start();
