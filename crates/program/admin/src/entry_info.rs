@@ -328,7 +328,10 @@ impl EntryInfo {
         if matches!(&*self.kind, "file" | "directory") {
             line("policy", self.policy.text());
         }
-        if self.policy.spread {
+        if Ino(self.ino) == Ino::ROOT {
+            let text = "each directory that is made in it gets a shard of its own, if there are several metadata servers";
+            line("placement", text.to_owned());
+        } else if self.policy.spread {
             line("placement", "spread: each directory that is made in it gets a shard of its own".to_owned());
         }
         for extent in &self.extents {

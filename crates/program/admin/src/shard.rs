@@ -7,7 +7,7 @@ use skep_base::namespace::Names;
 use skep_base::output::{self, OutputArgs, Row};
 use skep_base::{Outcome, find};
 use skep_types::ShardId;
-use skep_wire::mgmt::{GiveShard, StatusReply};
+use skep_wire::mgmt::{GiveShard, ShardEntry, ShardState, StatusReply};
 use std::io::Write;
 
 /// `skep shard ...`
@@ -15,8 +15,7 @@ use std::io::Write;
 pub enum ShardCommand {
     /// List the parts of the namespace, and which metadata server has each
     List(ListArgs),
-    /// Move a part of the namespace to another metadata server: for tests
-    #[command(hide = true)]
+    /// Move a part of the namespace to another metadata server
     Give(GiveArgs),
 }
 
@@ -93,8 +92,19 @@ fn give(args: &GiveArgs) -> Outcome {
     cluster.require_admin("moving a shard")?;
     let status = cluster.status()?;
     let node = &find::node(&status, &args.node)?.node;
-    cluster.ask(&GiveShard { shard: ShardId(args.shard), node: node.node })?;
-    eprintln!("shard {} moves to {}", args.shard, node.alias);
+    let shard = ShardId(args.shard);
+    let is_there = |entry: &ShardEntry| {
+        entry.shard == shard && entry.state == ShardState::Active && entry.is_led_by(node.node)
+    };
+    if status.shards.iter().any(is_there) {
+        eprintln!("shard {shard} is at {} already", node.alias);
+        return Ok(());
+    }
+    cluster.ask(&GiveShard { shard, node: node.node })?;
+    eprintln!(
+        "shard {shard} is on its way to {}; `skep shard list` shows it as active once it is there",
+        node.alias
+    );
     Ok(())
 }
 

@@ -53,10 +53,18 @@ impl Registry {
         if self.state.nodes.get(&node).is_none_or(|known| known.service != ServiceKind::Metad) {
             return refuse(format!("node {node} is no metadata server of this cluster"));
         }
-        let is_online = self.nodes.get(&node).is_some_and(|pulse| pulse.reachability == Reachability::Online);
-        if !is_online {
+        let is_online =
+            |node| self.nodes.get(&node).is_some_and(|pulse| pulse.reachability == Reachability::Online);
+        // Given back before it has moved, it is where its rows are, whoever is there.
+        let source = entry.members.first().copied().filter(|source| *source != node);
+        if let Some(source) = source.filter(|_| !is_online(node)) {
             return refuse(format!(
-                "node {node} is not online, and nobody would answer for the shard meanwhile"
+                "node {node} is not online, and nobody would answer for the shard meanwhile: it stays with node {source}"
+            ));
+        }
+        if let Some(source) = source.filter(|source| !is_online(*source)) {
+            return refuse(format!(
+                "node {source}, which has the rows of shard {shard}, is not online: nobody could fetch them"
             ));
         }
         if !entry.is_led_by(node) {

@@ -59,12 +59,27 @@ fn a_shard_is_given_to_another_server() {
         (epochs(&mut c)[0], c.map().shards[0].members.clone()),
         ((2, 6, ShardState::Active), vec![NodeId(2)])
     );
+    // Nobody could fetch its rows, or nobody would answer for it; on its way it can be given back, whoever is away.
+    c.beat(1, vec![]);
+    assert_eq!(give(&mut c, 0, 1), Ok(()));
+    let away = |c: &mut Cluster, here: u32| {
+        for _ in 0..100 {
+            c.pass(1_000);
+            c.beat(here, vec![]);
+        }
+    };
+    away(&mut c, 1);
+    assert_eq!(give(&mut c, 1, 2), Err(Status::errno(Errno::EINVAL)), "who is to have it is away");
+    assert_eq!(give(&mut c, 0, 2), Ok(()), "it has not left");
+    assert_eq!(give(&mut c, 0, 1), Err(Status::errno(Errno::EINVAL)), "who has it is away");
+    away(&mut c, 2);
+    assert_eq!(epochs(&mut c)[0], (2, 8, ShardState::Active));
     assert_eq!(give(&mut c, 2, 2), Err(Status::errno(Errno::EINVAL)), "it is not made yet");
     assert_eq!(give(&mut c, 0, 3), Err(Status::errno(Errno::EINVAL)), "no metadata server");
     assert_eq!(give(&mut c, 9, 1), Err(Status::errno(Errno::ENOENT)));
     c.replayed();
     c.restart();
-    assert_eq!(epochs(&mut c)[0], (2, 6, ShardState::Active));
+    assert_eq!(epochs(&mut c)[0], (2, 8, ShardState::Active));
 }
 
 /// Goal: one that moves is answered for by who leads it; one that is retired by nobody, and it is never placed again.

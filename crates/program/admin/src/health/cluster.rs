@@ -6,9 +6,11 @@ use skep_base::access::Cluster;
 use skep_base::namespace::Names;
 use skep_base::output::{ago, human};
 use skep_base::{Failure, Outcome};
-use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind, ShardId};
+use skep_types::{Capacity, CapacityClass, Consistency, NodeId, Reachability, ServiceKind, ShardId};
 use skep_wire::meta::GroupStats;
-use skep_wire::mgmt::{EvictionStatus, NodeEntry, SessionStatus, ShardState, StatusReply, TargetEntry};
+use skep_wire::mgmt::{
+    EvictionStatus, NodeEntry, SessionStatus, ShardEntry, ShardState, StatusReply, TargetEntry,
+};
 use skep_wire::storage::TargetStats;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -249,16 +251,26 @@ fn session_check(session: &SessionStatus) -> Check {
 fn shard_check(status: &StatusReply) -> Check {
     let names = Names::of(status);
     let used = || status.shards.iter().filter(|shard| shard.state != ShardState::Retired);
-    let orphans = used().filter(|shard| {
-        let leader = shard.led_by().and_then(|node| names.entry(node));
-        leader.is_none_or(|leader| leader.reachability == Reachability::Offline)
-    });
+    let is_away = |node: Option<NodeId>| {
+        let entry = node.and_then(|node| names.entry(node));
+        entry.is_none_or(|entry| entry.reachability == Reachability::Offline)
+    };
+    // One that moves comes from its first member.
+    let waits =
+        |shard: &ShardEntry| shard.state == ShardState::Moving && is_away(shard.members.first().copied());
+    let orphans = used().filter(|shard| is_away(shard.led_by()) || waits(shard));
     let (all, orphans) = (used().count(), orphans.count());
     match orphans {
         0 => fine("shard", "all", format!("{all} shards, each has its server")),
         _ => {
             let detail = format!("{orphans} of {all} shards have no server that is online");
-            check(Verdict::Error, "shard", "namespace", detail, "start the metadata servers: skep node list")
+            check(
+                Verdict::Error,
+                "shard",
+                "namespace",
+                detail,
+                "start the metadata servers that are offline (skep node list names them)",
+            )
         }
     }
 }

@@ -47,7 +47,7 @@ pub struct UpArgs {
     /// Metadata shards of a new cluster, a power of two [default: 64]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
-    /// Metadata servers of a new cluster, each with its share of the shards [default: 1]
+    /// Metadata servers of a new cluster, each with its share of the shards; between directories of the root, mv copies then and ln fails (EXDEV) [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     metas: Option<u32>,
     /// Groups of each metadata server of a new cluster: each uses a processor of its own [default: 1]

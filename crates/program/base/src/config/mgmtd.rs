@@ -40,7 +40,8 @@ pub struct MgmtdConfig {
     pub state_dir: PathBuf,
     /// Metadata shards of a new cluster; fixed once it is formatted.
     pub shards: u32,
-    /// Metadata servers over which the shards of a new cluster are spread, once all of them have registered.
+    /// Metadata servers over which the shards of a new cluster are spread, once all of them have registered. With more
+    /// than one, each directory in the root has a shard of its own: between two of them mv copies, and ln fails (EXDEV).
     pub metas: u32,
     /// Silence after which a node is probably offline.
     pub node_probably_offline: Period,

@@ -67,8 +67,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let [one, other] =
                 servers.map(|node| node.map_or_else(|| String::from("?"), |node| self.name_of(node)));
             self.port.log(format_args!(
-                "{what} between shard {from} ({one}) and shard {to} ({other}) gives EXDEV, and programs copy instead: a \
-                 directory in the root, or in one with `--placement spread`, has a shard of its own"
+                "{what} between shard {from} ({one}) and shard {to} ({other}) gives EXDEV (mv copies instead, ln \
+                 cannot): a directory in the root, or in one with `--placement spread`, has a shard of its own"
             ));
         }
         Errno::EXDEV.into()
@@ -80,8 +80,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             && self.shared.with(|s| s.told_apart.len() < PAIRS_TOLD && s.told_apart.insert((shard, shard)))
         {
             self.port.log(format_args!(
-                "{what} of a directory whose contents are on another shard than its name (shard {shard}) gives EXDEV, and \
-                 programs copy instead"
+                "{what} of a directory whose contents are on another shard than its name (shard {shard}) gives EXDEV \
+                 (mv copies instead)"
             ));
         }
         refusal
