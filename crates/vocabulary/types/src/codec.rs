@@ -92,6 +92,9 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Room of a buffer that is made for one value: most rows, requests and answers fit.
+const USUAL_BYTES: usize = 192;
+
 /// Writes itself to the end of a buffer.
 pub trait Encode {
     /// Appends the encoding of `self`.
@@ -99,7 +102,7 @@ pub trait Encode {
 
     /// The encoding as a buffer of its own.
     fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(USUAL_BYTES);
         self.encode(&mut out);
         out
     }

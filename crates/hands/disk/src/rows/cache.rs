@@ -44,7 +44,7 @@ impl Cache {
     }
 
     fn set(&self, hash: u64) -> std::ops::Range<usize> {
-        // The low bits choose the overlays' filter bit.
+        // The low bits choose a row's place in the overlays.
         let sets = self.tags.len() / WAYS;
         let from = ((hash >> 24) as usize & (sets - 1)) * WAYS;
         from..from + WAYS

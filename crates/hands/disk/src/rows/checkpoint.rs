@@ -219,7 +219,7 @@ impl Worker {
                 return None;
             }
         }
-        Some(self.engine.write_run(&frozen.overlay.rows, frozen.applied).map(|()| frozen.applied))
+        Some(self.engine.write_run(&frozen.overlay, frozen.applied).map(|()| frozen.applied))
     }
 
     fn lacks(&self, need: u64) -> Option<StoreError> {

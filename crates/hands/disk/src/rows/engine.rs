@@ -7,11 +7,11 @@
 //! switched on by an atomic rename (`docs/design/log.md`).
 
 use super::RESERVED;
+use super::overlay::Overlay;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
-use skep_rows::{Key, StoreError, applied_key};
+use skep_rows::{StoreError, applied_key};
 use skep_types::log::Head;
 use skep_types::{Decode, LogSeq, ShardId};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Threads of fjall that merge runs. One: the metadata thread needs the other cores.
@@ -103,17 +103,13 @@ impl Engine {
     }
 
     /// Writes rows and how far they are applied as one run: all of it or nothing, durable on return.
-    pub(super) fn write_run(
-        &self,
-        rows: &BTreeMap<Key, Option<Vec<u8>>>,
-        applied: LogSeq,
-    ) -> Result<(), StoreError> {
+    pub(super) fn write_run(&self, rows: &Overlay, applied: LogSeq) -> Result<(), StoreError> {
         let fail = |e| sort(&self.dir, "write a checkpoint to", &e);
         let mut run = self.rows.start_ingestion().map_err(fail)?;
-        for (key, value) in rows {
+        for (key, value) in rows.iter() {
             match value {
-                Some(value) => run.write(key.as_slice(), value.as_slice()),
-                None => run.write_tombstone(key.as_slice()),
+                Some(value) => run.write(key, value.as_slice()),
+                None => run.write_tombstone(key),
             }
             .map_err(fail)?;
         }

@@ -1,4 +1,4 @@
-//! The hash of row keys, used by the row cache and the overlays' filters alike, computed once per
+//! The hash of row keys, used by the row cache and the overlays alike, computed once per
 //! look-up. Seeded by the process: names that users choose are part of some keys.
 
 use std::hash::{BuildHasher, Hasher, RandomState};

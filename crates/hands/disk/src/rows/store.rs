@@ -14,7 +14,6 @@ use skep_types::log::Head;
 use skep_types::{Decode, Encode, LogSeq, ShardId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -219,8 +218,8 @@ impl RowStore {
     /// Moves rows of a finished checkpoint into the cache.
     fn settle(&mut self, rows: usize) {
         for _ in 0..rows {
-            let Some((key, value)) = self.settling.rows.pop_first() else { return };
-            self.cache.get_mut().put(self.hash.of(&key), key, value);
+            let Some((hash, key, value)) = self.settling.pop_first(|key| self.hash.of(key)) else { return };
+            self.cache.get_mut().put(hash, key, value);
         }
     }
 
@@ -336,13 +335,11 @@ impl RowStore {
         stored: &mut dyn Iterator<Item = Result<KvPair, StoreError>>,
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        let range = || (Bound::Included(from), Bound::Excluded(until));
-        let mut newest = self.overlay.rows.range::<[u8], _>(range()).peekable();
-        let frozen = self.frozen.iter().flat_map(|f| f.overlay.rows.range::<[u8], _>(range()));
-        let mut frozen = frozen.peekable();
+        let mut newest = self.overlay.range(from, until).peekable();
+        let mut frozen = self.frozen.iter().flat_map(|f| f.overlay.range(from, until)).peekable();
         let mut row = stored.next().transpose()?;
         loop {
-            let heads = [newest.peek(), frozen.peek()].map(|head| head.map(|(key, _)| key.as_slice()));
+            let heads = [newest.peek(), frozen.peek()].map(|head| head.map(|(key, _)| *key));
             let stored_key = row.as_ref().map(|(key, _)| &**key);
             let Some(key) = heads.into_iter().chain([stored_key]).flatten().min() else { return Ok(()) };
             let is_stored = stored_key == Some(key);
