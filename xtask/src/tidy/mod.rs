@@ -11,6 +11,7 @@ mod manifest;
 mod markdown;
 mod names;
 mod no_std;
+mod reserved;
 mod rust;
 mod tree;
 mod words;
@@ -50,7 +51,7 @@ impl Report {
 /// A check and the title it is counted under.
 type Check = (&'static str, fn(&Tree, &mut Report));
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("length of files and functions", length::check),
     ("arrows between crates", arrows::check),
     ("no_std in vocabulary, rules and model", no_std::check),
@@ -59,6 +60,7 @@ const CHECKS: [Check; 8] = [
     ("banned words and characters", words::check),
     ("markdown: one title, links that resolve", markdown::check),
     ("ARCHITECTURE.md and docs/promises.md", documents::check),
+    ("numbers that are kept for later", reserved::check),
 ];
 
 /// Runs every check over the tree at `root` and prints the outcome; true when nothing is wrong.
