@@ -261,8 +261,8 @@ impl<S: Store> Host<S> {
     /// group leads the shard is what counts. Who knows a newer one may know of another leader.
     pub fn locate(&mut self, call: &ShardCall) -> Result<(), Refusal> {
         let (shard, own) = (call.shard, self.own);
+        let epoch = self.shard_epoch(shard);
         let seat = self.seats.get(&shard);
-        let epoch = seat.map_or(0, |seat| seat.epoch);
         let leader = seat.and_then(ShardEntry::led_by);
         self.out.fetch_map |= call.epoch > epoch;
         match leader {

@@ -12,7 +12,7 @@ use skep_wire::mgmt::{ShardEntry, ShardState};
 /// Counted since the start.
 #[derive(Debug, Default)]
 pub struct Counters {
-    by_kind: BTreeMap<u16, (&'static str, u64)>,
+    by_kind: BTreeMap<&'static str, u64>,
     done: u64,
     refused: u64,
     records: u64,
@@ -24,7 +24,7 @@ pub struct Counters {
 impl Counters {
     /// A request came.
     pub fn asked(&mut self, message: &MetaRequest) {
-        self.by_kind.entry(message.kind()).or_insert((message.name(), 0)).1 += 1;
+        *self.by_kind.entry(message.name()).or_default() += 1;
     }
 
     /// An answer went.
@@ -54,7 +54,7 @@ impl Counters {
 
     /// All of them, with the given gauges, in name order.
     pub fn list(&self, gauges: &[(&str, u64)]) -> Vec<Counter> {
-        let mut counters: BTreeMap<&str, u64> = self.by_kind.values().copied().collect();
+        let mut counters: BTreeMap<&str, u64> = self.by_kind.iter().map(|(k, v)| (*k, *v)).collect();
         counters.extend([("done", self.done), ("log_records", self.records), ("refused", self.refused)]);
         counters.extend([("old_terms", self.old_terms), ("held_back", self.held_back)]);
         counters.insert("rows_read_ahead", self.read_ahead);
