@@ -137,6 +137,8 @@ pub const TXN_OPS_MAX: usize = 8;
 /// Transactions of one term that a shard begins beside one that is decided and not confirmed: participants keep a row of each
 /// until that is. More are BUSY.
 pub const TXNS_AHEAD_MAX: u64 = 1 << 20;
+/// Transactions whose time has come that one step of a group goes on with: each may run an operation with reads in place.
+pub const TXNS_DUE_PER_STEP: usize = 64;
 /// Rows of finished transactions that a participant deletes with one command.
 pub const TXNS_SWEPT: usize = 64;
 /// Bytes of them.
@@ -173,6 +175,8 @@ pub struct Limits {
     pub deletions_loaded: usize,
     /// [`TXNS_AHEAD_MAX`].
     pub txns_ahead: u64,
+    /// [`TXNS_DUE_PER_STEP`].
+    pub txns_due: usize,
     /// [`DELETION_LOOKS`].
     pub deletion_looks: usize,
     /// [`REMEMBERED_MAX`].
@@ -200,6 +204,7 @@ impl Default for Limits {
             travel_rows: 1_024,
             deletions_loaded: DELETIONS_LOADED_MAX,
             txns_ahead: TXNS_AHEAD_MAX,
+            txns_due: TXNS_DUE_PER_STEP,
             deletion_looks: DELETION_LOOKS,
             remembered: REMEMBERED_MAX,
             closes_remembered: CLOSES_REMEMBERED_MAX,

@@ -419,3 +419,38 @@ fn lanes_of_a_session_are_bounded() {
         assert_eq!(made.err(), refused);
     }
 }
+
+/// Goal: a participant whose term begins anew asks how its transactions ended, a few in each step, and of all of them.
+#[test]
+fn outcomes_are_asked_for_in_parts() {
+    let prepared = 500;
+    let mut bed = Bed::with(Config::default(), 2);
+    for number in 1..=prepared {
+        transactions::made(transactions::ask(
+            &mut bed,
+            transactions::prepare(number, 1, transactions::make()),
+        ));
+    }
+    bed.restart(&[]);
+    bed.courier_works = false;
+    bed.now.0 += crate::limit::TXN_ASK_MS;
+    let mut asked = 0;
+    while bed.server.next_deadline().is_some_and(|at| at <= bed.now) {
+        bed.tick(0);
+        assert!((1..=crate::limit::TXNS_DUE_PER_STEP).contains(&bed.tasks.len()), "{}", bed.tasks.len());
+        asked += bed.tasks.len();
+        bed.tasks.clear();
+    }
+    assert_eq!(asked, 500);
+    assert_eq!(bed.transactions(), 500);
+    // Nobody has answered: they are asked again, and hear it.
+    bed.restart(&[]);
+    (bed.courier_works, bed.elsewhere) = (true, Some(Vote::Conflict(Empty {})));
+    bed.outcome = TxnOutcome::Aborted;
+    bed.now.0 += crate::limit::TXN_ASK_MS;
+    while bed.server.next_deadline().is_some_and(|at| at <= bed.now) {
+        bed.tick(0);
+    }
+    assert_eq!(bed.transactions(), 0);
+    bed.check();
+}
