@@ -46,6 +46,8 @@ pub struct Group<S: Store> {
     resumed: ShardId,
     /// The one whose time came first in the last tick.
     ticked: ShardId,
+    /// Shards whose terms have begun and that read what the last ones left.
+    reading: BTreeSet<ShardId>,
     /// Sessions that ended, of which the shards have not heard.
     ended: BTreeSet<ClientId>,
     /// Shards of which mgmtd may not know that they are here.
