@@ -29,6 +29,8 @@ impl<S: Store> Group<S> {
             untold: Vec::new(),
             travels: Travels::default(),
             failed: None,
+            #[cfg(test)]
+            delivered: BTreeMap::new(),
         };
         let in_rows = group.shards_in_rows()?;
         for id in &in_rows {

@@ -553,3 +553,29 @@ fn a_term_ends_before_all_is_read() {
     assert_eq!((rows(&bed, Table::Slot), rows(&bed, Table::Growth)), (1, 0));
     bed.check();
 }
+
+/// Goal: shards that nobody uses cost nothing while others are used: nothing is delivered to them, and they write and send nothing.
+#[test]
+fn idle_shards_cost_nothing() {
+    let mut bed = Bed::with(Config::default(), 64);
+    bed.tick(0);
+    bed.server.delivered.clear();
+    let records = bed.log.len();
+    for number in 0..25 {
+        let (ino, _) = bed.grown(&format!("{number}"), 1 << 20);
+        bed.truncate(ME, ino, 5).unwrap();
+        bed.unlink(ME, Ino::ROOT, &format!("{number}")).unwrap();
+        bed.tick(1_000);
+    }
+    let (used, times) = bed.server.delivered.pop_first().unwrap();
+    assert!(used == ShardId(0) && times > 100);
+    assert!(bed.server.delivered.is_empty(), "{:?}", bed.server.delivered);
+    assert!(bed.log.len() >= records + 100 && bed.log[records..].iter().all(|record| record.shard == used));
+    let told =
+        bed.trimmed.iter().map(|(_, chunk, _)| chunk).chain(bed.deleted.iter().map(|(_, chunk)| chunk));
+    assert!(
+        !bed.trimmed.is_empty()
+            && !bed.deleted.is_empty()
+            && told.clone().all(|chunk| chunk.ino.shard() == used)
+    );
+}
