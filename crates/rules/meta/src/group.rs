@@ -46,6 +46,8 @@ pub struct Group<S: Store> {
     resumed: ShardId,
     /// The one whose time came first in the last tick.
     ticked: ShardId,
+    /// Shards whose terms have begun and that read what the last ones left.
+    reading: BTreeSet<ShardId>,
     /// Sessions that ended, of which the shards have not heard.
     ended: BTreeSet<ClientId>,
     /// Shards of which mgmtd may not know that they are here.
@@ -54,6 +56,9 @@ pub struct Group<S: Store> {
     travels: Travels,
     /// The row store failed: nothing is answered any more.
     failed: Option<StoreError>,
+    /// How often something was delivered to each shard.
+    #[cfg(test)]
+    delivered: BTreeMap<ShardId, u64>,
 }
 
 impl<S: Store> Group<S> {
@@ -143,6 +148,10 @@ impl<S: Store> Group<S> {
         what: impl FnOnce(&mut Shard, &mut Host<S>) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         let Some(place) = self.shards.get_mut(&shard) else { return Ok(None) };
+        #[cfg(test)]
+        {
+            *self.delivered.entry(shard).or_default() += 1;
+        }
         let done = what(place, &mut self.host)?;
         place.tell_events(&mut self.host.events, &self.host.sessions);
         if place.can_resume(self.host.config.limits.recoveries) {

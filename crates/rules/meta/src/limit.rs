@@ -54,6 +54,9 @@ pub const OPENS_TOLD_MAX: usize = 1 << 24;
 pub const CHORES_PER_STEP: usize = 16;
 /// Members of a table in memory that one such command may look at.
 pub const CHORE_LOOKS: usize = 1_024;
+/// Rows that one step reads of shards whose terms begin: of what they were in the middle of, and of whom. A table without
+/// rows counts as one.
+pub const TERM_ROWS_PER_STEP: usize = 1_024;
 /// Shards that one step tells of sessions that ended, each of each; of one session all shards hear in one step.
 pub const SHARDS_TOLD_PER_STEP: usize = 4_096;
 /// Errands whose pause is over that one step sends out again.
@@ -137,6 +140,8 @@ pub const TXN_OPS_MAX: usize = 8;
 /// Transactions of one term that a shard begins beside one that is decided and not confirmed: participants keep a row of each
 /// until that is. More are BUSY.
 pub const TXNS_AHEAD_MAX: u64 = 1 << 20;
+/// Transactions whose time has come that one step of a group goes on with: each may run an operation with reads in place.
+pub const TXNS_DUE_PER_STEP: usize = 64;
 /// Rows of finished transactions that a participant deletes with one command.
 pub const TXNS_SWEPT: usize = 64;
 /// Bytes of them.
@@ -161,6 +166,8 @@ pub struct Limits {
     pub chores_per_step: usize,
     /// [`CHORE_LOOKS`].
     pub chore_looks: usize,
+    /// [`ERRANDS_PER_STEP`].
+    pub errands_due: usize,
     /// [`RESUMED_PER_STEP`].
     pub resumed_per_step: usize,
     /// [`PURGE_BATCH`].
@@ -173,6 +180,10 @@ pub struct Limits {
     pub deletions_loaded: usize,
     /// [`TXNS_AHEAD_MAX`].
     pub txns_ahead: u64,
+    /// [`TERM_ROWS_PER_STEP`].
+    pub term_rows: usize,
+    /// [`TXNS_DUE_PER_STEP`].
+    pub txns_due: usize,
     /// [`DELETION_LOOKS`].
     pub deletion_looks: usize,
     /// [`REMEMBERED_MAX`].
@@ -194,12 +205,15 @@ impl Default for Limits {
         Self {
             chores_per_step: CHORES_PER_STEP,
             chore_looks: CHORE_LOOKS,
+            errands_due: ERRANDS_PER_STEP,
             resumed_per_step: RESUMED_PER_STEP,
             purge_batch: PURGE_BATCH,
             deleted_batch: DELETED_BATCH,
             travel_rows: 1_024,
             deletions_loaded: DELETIONS_LOADED_MAX,
             txns_ahead: TXNS_AHEAD_MAX,
+            term_rows: TERM_ROWS_PER_STEP,
+            txns_due: TXNS_DUE_PER_STEP,
             deletion_looks: DELETION_LOOKS,
             remembered: REMEMBERED_MAX,
             closes_remembered: CLOSES_REMEMBERED_MAX,

@@ -16,6 +16,7 @@ mod lane;
 mod live;
 mod locks;
 mod lost;
+mod open_ends;
 mod opens;
 mod place;
 mod prepared;
@@ -50,6 +51,7 @@ use grace::Grace;
 use lane::Memories;
 use locks::Table as Locks;
 use lost::LostChunks;
+use open_ends::Reading;
 use opens::Opens;
 use recovery::Recoveries;
 use seals::Seals;
@@ -87,6 +89,10 @@ pub struct Shard {
     durable: LogIndex,
     /// First index of this term, once it began.
     started: Option<LogIndex>,
+    /// What the last term left in the rows is being read.
+    reading: Option<Reading>,
+    /// Clients that rows of lanes and growths name, before it is known which of them live.
+    in_rows: BTreeSet<ClientId>,
     serials: Serials,
     opens: Opens,
     locks: Locks,
@@ -147,7 +153,10 @@ impl Shard {
     /// Does it answer requests: its term durable, map and fence list known, formatted as far as mgmtd knows?
     pub fn is_ready<S: Store>(&self, host: &Host<S>) -> bool {
         let is_begun = self.started.is_some_and(|index| self.durable >= index);
-        is_begun && host.knows_cluster() && !matches!(self.state, ShardState::New | ShardState::Moving)
+        is_begun
+            && self.reading.is_none()
+            && host.knows_cluster()
+            && !matches!(self.state, ShardState::New | ShardState::Moving)
     }
 
     /// Does the map still call it new, though it is formatted, on stable storage?
@@ -164,6 +173,11 @@ impl Shard {
     /// shards, and its log.
     pub fn has_term(&self) -> bool {
         self.leads && self.started.is_some()
+    }
+
+    /// Has it a term, and has it read what the last one left? Before that it keeps as quiet as without one.
+    pub fn acts(&self) -> bool {
+        self.has_term() && self.reading.is_none()
     }
 
     /// Is its first record on stable storage?
@@ -208,7 +222,7 @@ impl Shard {
     /// Is there something to go on with at once, without any input?
     pub fn can_resume(&self, recoveries: usize) -> bool {
         let resumes = !(self.recover_later.is_empty() && self.again.is_empty());
-        self.has_term() && (resumes || !self.ready.is_empty() || self.recoveries.can_begin(recoveries))
+        self.acts() && (resumes || !self.ready.is_empty() || self.recoveries.can_begin(recoveries))
     }
 
     /// Goes on with one thing that became possible.

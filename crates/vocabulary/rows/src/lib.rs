@@ -12,7 +12,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use skep_types::log::Head;
 use skep_types::{Decode, Encode, LogSeq, ShardId};
 
@@ -194,6 +194,8 @@ pub struct MemoryStore {
     heads: BTreeMap<ShardId, Vec<u8>>,
     /// What of them counts as read from a disk; `None`: all.
     near: Option<RefCell<Near>>,
+    /// Rows that scans have visited.
+    visited: Cell<usize>,
 }
 
 /// Keys and ranges that [`MemoryStore::bring`] has read.
@@ -230,6 +232,11 @@ impl MemoryStore {
     pub fn take_read_in_place(&self) -> usize {
         let read = self.near.as_ref().map(|near| core::mem::take(&mut near.borrow_mut().in_place));
         read.map_or(0, |keys| keys.len())
+    }
+
+    /// So many rows were visited by scans since the last call.
+    pub fn take_visited(&self) -> usize {
+        self.visited.take()
     }
 
     /// None of its rows is in memory any more, if they are on a disk.
@@ -280,6 +287,7 @@ impl Store for MemoryStore {
                     return Ok(());
                 }
             }
+            self.visited.set(self.visited.get() + 1);
             if !visit(key, value) {
                 return Ok(());
             }
@@ -343,6 +351,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(seen, [(1, 1), (4, 4), (5, 50), (7, 7)]);
+        assert_eq!([store.take_visited(), store.take_visited()], [3, 0]);
         seen.clear();
         txn.scan(&[1], &[9], &mut |k, v| {
             seen.push((k[0], v[0]));

@@ -65,6 +65,10 @@ pub struct Host<S> {
     pub holds_chores: bool,
     /// Chores that may still be done in this step.
     pub chores_left: usize,
+    /// Rows that this step may still read of shards whose terms begin.
+    pub term_rows_left: usize,
+    /// Transactions whose time has come that this step may still go on with.
+    pub txns_left: usize,
     /// The newest record.
     pub last: LogSeq,
     /// What is on stable storage.
@@ -122,6 +126,8 @@ impl<S: Store> Host<S> {
             low_space: false,
             holds_chores: false,
             chores_left: 0,
+            term_rows_left: 0,
+            txns_left: 0,
             durable: LogSeq(0),
             undurable: VecDeque::new(),
             seats: BTreeMap::new(),
@@ -143,6 +149,8 @@ impl<S: Store> Host<S> {
     pub fn begin_step(&mut self, now: Millis, wall: Timestamp, out: &mut Output) {
         (self.now, self.wall) = (now, wall);
         self.chores_left = self.config.limits.chores_per_step;
+        self.term_rows_left = self.config.limits.term_rows;
+        self.txns_left = self.config.limits.txns_due;
         self.spread.set_now(now);
         core::mem::swap(&mut self.out, out);
     }

@@ -1,6 +1,6 @@
 //! The map and the fence list arrive.
 
-use super::Group;
+use super::{Group, Host};
 use crate::command::{COMMAND_LEVEL_MAX, Format, Place};
 use crate::limit::SHARDS_TOLD_PER_STEP;
 use crate::row::header::Keys;
@@ -142,7 +142,10 @@ impl<S: Store> Group<S> {
         self.ended.extend(self.host.sessions.update(fences));
         self.end_sessions()?;
         if !was_known {
-            self.end_forgotten(Shard::has_term)?;
+            self.deliver_to_all(|shard, host| {
+                shard.end_forgotten(host);
+                Ok(())
+            })?;
         }
         self.begin_service()
     }
@@ -162,28 +165,20 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
-    /// Sessions that ended while nobody answered for these shards have left something behind in their rows.
-    pub(super) fn end_forgotten(&mut self, of: impl Fn(&Shard) -> bool) -> Result<(), StoreError> {
-        self.deliver_to_all(|shard, host| {
-            if !of(shard) {
-                return Ok(());
-            }
-            for client in shard.clients_in_rows(host)? {
-                if !host.sessions.watch(client) {
-                    shard.end_session(host, client);
-                }
-            }
-            Ok(())
-        })
-    }
-
     /// Shards whose service can begin begin it.
     pub(super) fn begin_service(&mut self) -> Result<(), StoreError> {
+        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
+        self.begin_service_of(&shards)
+    }
+
+    /// As [`Group::begin_service`], of these.
+    pub(super) fn begin_service_of(&mut self, shards: &[ShardId]) -> Result<(), StoreError> {
         let mut begun = false;
-        self.deliver_to_all(|shard, host| {
-            begun |= shard.begin_service(host)? && shard.is_in_grace();
-            Ok(())
-        })?;
+        for shard in shards {
+            let in_grace =
+                |shard: &mut Shard, host: &mut Host<S>| Ok(shard.begin_service(host)? && shard.is_in_grace());
+            begun |= self.deliver(*shard, in_grace)?.unwrap_or(false);
+        }
         if begun {
             let living = self.host.sessions.living().count();
             self.host.out.note(format!("grace period: {living} sessions may reclaim what they have open"));

@@ -24,10 +24,13 @@ impl<S: Store> Group<S> {
             busy: BTreeSet::new(),
             resumed: ShardId(0),
             ticked: ShardId(0),
+            reading: BTreeSet::new(),
             ended: BTreeSet::new(),
             untold: Vec::new(),
             travels: Travels::default(),
             failed: None,
+            #[cfg(test)]
+            delivered: BTreeMap::new(),
         };
         let in_rows = group.shards_in_rows()?;
         for id in &in_rows {
@@ -130,14 +133,26 @@ impl<S: Store> Group<S> {
         }
         self.host.log(&heads, batch, record)?;
         self.host.out.sync_now = true;
-        let mut of = BTreeSet::new();
         for head in &heads {
-            self.deliver(head.shard, |shard, host| shard.find_open_ends(host))?;
-            of.insert(head.shard);
+            self.deliver(head.shard, |shard, _| {
+                shard.begin_reading();
+                Ok(())
+            })?;
+            self.reading.insert(head.shard);
         }
-        // Sessions that ended in an earlier term have left something behind, and the plan of what is to be done about it
-        // is gone.
-        if self.host.sessions.known() { self.end_forgotten(|shard| of.contains(&shard.id)) } else { Ok(()) }
+        self.read_on().map(drop)
+    }
+
+    /// Shards whose terms begin read on, so many rows in one step: those that have read all.
+    pub(super) fn read_on(&mut self) -> Result<Vec<ShardId>, StoreError> {
+        let mut done = Vec::new();
+        while let Some(shard) = self.reading.first().copied()
+            && self.deliver(shard, Shard::read_on)?.unwrap_or(true)
+        {
+            self.reading.remove(&shard);
+            done.push(shard);
+        }
+        Ok(done)
     }
 
     /// The terms of these shards end, and the next ones begin: what was under way there goes on from the rows.

@@ -3,7 +3,7 @@
 use super::Group;
 use super::errands::Owner;
 use super::job::{Job, JobFailure, JobReply, Task};
-use crate::limit::{DEALT_FAILURES_MAX, ERRANDS_PER_STEP};
+use crate::limit::DEALT_FAILURES_MAX;
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;
@@ -21,7 +21,7 @@ impl<S: Store> Group<S> {
     pub fn next_deadline(&self) -> Option<Millis> {
         let host = &self.host;
         let calls = host.loop_calls.len() + host.loop_answers.len();
-        if !(self.busy.is_empty() && calls == 0 && self.ended.is_empty()) {
+        if !(self.busy.is_empty() && calls == 0 && self.ended.is_empty() && self.reading.is_empty()) {
             return Some(Millis(0));
         }
         let of_shards = self.deadlines.first().map(|(at, _)| *at);
@@ -36,7 +36,7 @@ impl<S: Store> Group<S> {
 
     pub(super) fn tick(&mut self) -> Result<(), StoreError> {
         self.end_sessions()?;
-        for task in self.host.errands.due(self.host.now, ERRANDS_PER_STEP) {
+        for task in self.host.errands.due(self.host.now, self.host.config.limits.errands_due) {
             match task.job {
                 Job::Shard { shard, message } if self.host.leads(shard) => {
                     self.host.loop_calls.push_back((task.id, shard, message));
@@ -46,6 +46,8 @@ impl<S: Store> Group<S> {
         }
         self.host.events.expire(self.host.now);
         self.sweep()?;
+        let has_read = self.read_on()?;
+        self.begin_service_of(&has_read)?;
         let due = self.deadlines.range(..=(self.host.now, ShardId(u16::MAX)));
         let mut due: Vec<ShardId> = due.map(|(_, shard)| *shard).collect();
         // Each in turn first: what one step may do at most is done for those that come first.

@@ -133,7 +133,7 @@ impl Shard {
 
     /// Begins what waited for that.
     pub fn durable<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
-        if !self.has_term() {
+        if !self.acts() {
             return Ok(());
         }
         while let Some(entry) = self.later.first_entry().filter(|entry| *entry.key() <= self.durable) {

@@ -1,15 +1,13 @@
 //! A shard is read from its rows, brought up to date from the log, begins a term, and then its service.
 
-use super::absorb::Later;
 use super::*;
 use crate::choose::Recorded;
 use crate::command::{Action, COMMAND_LEVEL_MAX, Command};
 use crate::ctx::{Ctx, Scene};
 use crate::fail::{Fail, corrupt};
 use crate::group::Host;
-use crate::key::{self, Table};
+use crate::key;
 use crate::op;
-use crate::row::growth::Growth;
 use crate::row::header::{FORMAT, Header};
 use crate::store::{Batch, Store, StoreError};
 use alloc::format;
@@ -36,6 +34,8 @@ impl Shard {
             last: LogIndex(0),
             durable: LogIndex(0),
             started: None,
+            reading: None,
+            in_rows: BTreeSet::new(),
             serials: Serials::new(0),
             opens: Opens::new(limits.closes_remembered),
             locks: Locks::default(),
@@ -193,46 +193,6 @@ impl Shard {
         Ok(())
     }
 
-    /// Its newest record has begun a term here: what it was in the middle of when its last one ended.
-    pub fn find_open_ends<S: Store>(&mut self, host: &Host<S>) -> Result<(), StoreError> {
-        let id = self.id;
-        self.started = Some(self.last);
-        let numbers = |table| {
-            let (from, until) = key::table(id, table);
-            let mut found = Vec::new();
-            host.store.scan(&from, &until, &mut |key, _| {
-                found.push(key::last_u64(key));
-                true
-            })?;
-            Ok::<_, StoreError>(found)
-        };
-        let (trims, decided) = (numbers(Table::Trim)?, self.find_txns(host)?);
-        let seals = numbers(Table::Seal)?;
-        let (orphans, growths) = (numbers(Table::Orphan)?, numbers(Table::Growth)?);
-        // Of the log as it was read, so on stable storage.
-        self.holders = numbers(Table::Holder)?.into_iter().map(|id| (ClientId(id), LogIndex(0))).collect();
-        let (from, until) = key::table(id, Table::Writer);
-        let writers = &mut self.writers;
-        host.store.scan(&from, &until, &mut |key, _| {
-            writers.extend(key::writer_of(key));
-            true
-        })?;
-        let (from, until) = key::table(id, Table::DeadGrowth);
-        let dead = &mut self.dead_growths;
-        host.store.scan(&from, &until, &mut |key, _| {
-            dead.extend(key::slot_of(key));
-            true
-        })?;
-        self.orphans.extend(orphans.into_iter().map(Ino));
-        self.growths.extend(growths.into_iter().map(Ino));
-        let later = trims.into_iter().map(|ino| Later::Trim(Ino(ino)));
-        let later = later.chain(decided.into_iter().map(Later::Decided));
-        let later = later.chain(seals.iter().map(|ino| Later::Seal(Ino(*ino))));
-        self.later.entry(self.last).or_default().extend(later);
-        seals.into_iter().for_each(|ino| self.seals.noted(Ino(ino)));
-        Ok(())
-    }
-
     /// Service begins when everything is known and durable; `true` = just now.
     pub fn begin_service<S: Store>(&mut self, host: &mut Host<S>) -> Result<bool, StoreError> {
         if self.serves || !self.leads || !self.is_ready(host) {
@@ -257,26 +217,6 @@ impl Shard {
         self.deletions.look_now(host.now);
         self.rescan_deletions(host)?;
         Ok(true)
-    }
-
-    /// Clients of which there are rows.
-    pub fn clients_in_rows<S: Store>(&self, host: &Host<S>) -> Result<BTreeSet<ClientId>, StoreError> {
-        let mut clients = BTreeSet::new();
-        let (from, until) = key::table(self.id, Table::Slot);
-        host.store.scan(&from, &until, &mut |key, _| {
-            clients.extend(key::slot_of(key).map(|(client, _)| client));
-            true
-        })?;
-        let (from, until) = key::table(self.id, Table::Growth);
-        host.store.scan(&from, &until, &mut |_, bytes| {
-            clients.extend(Growth::from_bytes(bytes).ok().map(|growth| growth.client));
-            true
-        })?;
-        clients.extend(self.writers.iter().map(|(_, client)| *client));
-        clients.extend(self.dead_growths.iter().map(|(client, _)| *client));
-        clients.extend(self.holders.keys());
-        clients.remove(&ClientId(0));
-        Ok(clients)
     }
 }
 

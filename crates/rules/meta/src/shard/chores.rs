@@ -73,7 +73,7 @@ impl Shard {
     /// A session is over. Its locks go at once, if they are few.
     pub fn end_session<S: Store>(&mut self, host: &Host<S>, client: ClientId) {
         // Whoever answers for the shard next finds it in the rows.
-        if !self.has_term() {
+        if !self.acts() {
             return;
         }
         self.remembered.end(client);

@@ -2,49 +2,13 @@
 //! it does not.
 
 use super::Shard;
-use crate::fail::corrupt;
 use crate::group::{Host, Owner, Request, ShardMessage};
-use crate::key::{self, Table};
 use crate::limit::TXN_ASK_MS;
-use crate::row::txn::{Decision, Prepared, Redo};
 use crate::store::{Store, StoreError};
-use alloc::vec::Vec;
-use skep_types::{Decode, ShardId};
+use skep_types::ShardId;
 use skep_wire::meta::{AskOutcome, Decide, TxnId, TxnOutcome};
 
 impl Shard {
-    /// Takes up what the rows hold of transactions: locks of what was promised, and what is decided.
-    pub(super) fn find_txns<S: Store>(&mut self, host: &Host<S>) -> Result<Vec<TxnId>, StoreError> {
-        let (from, until) = key::table(self.id, Table::Prepared);
-        let (txns, mut failed) = (&mut self.txns, None);
-        host.store.scan(&from, &until, &mut |key, bytes| {
-            match (key::prepared_of(key), Prepared::from_bytes(bytes)) {
-                (Some(txid), Ok(Prepared { age, redo: Some(redo) })) => {
-                    txns.prepared(txid, age, redo.iter().map(Redo::ino).collect(), host.now);
-                }
-                (_, Ok(_)) => {}
-                (_, Err(e)) => failed = Some(corrupt("prepared row", e)),
-            }
-            failed.is_none()
-        })?;
-        failed.map_or(Ok(()), Err)?;
-        let mut decisions = Vec::new();
-        let (from, until) = key::table(self.id, Table::Decision);
-        host.store.scan(&from, &until, &mut |key, bytes| {
-            decisions.push((key::decision_of(key), Decision::from_bytes(bytes)));
-            true
-        })?;
-        let mut decided = Vec::new();
-        for (txid, row) in decisions {
-            let Decision { participants } = row.map_err(|e| corrupt("decision row", e))?;
-            if let Some(txid) = txid {
-                self.txns.committed(txid, participants);
-                decided.push(txid);
-            }
-        }
-        Ok(decided)
-    }
-
     /// Nothing was heard of a transaction for a while.
     pub(super) fn ask<S: Store>(&mut self, host: &mut Host<S>, txid: TxnId) {
         if !self.leads || !self.is_ready(host) {

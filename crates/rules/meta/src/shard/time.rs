@@ -10,7 +10,7 @@ use skep_types::{ClientId, Millis};
 
 impl Shard {
     fn deadline(&self, holds_chores: bool) -> Option<Millis> {
-        if !self.has_term() {
+        if !self.acts() {
             return None;
         }
         if self.chores.is_due(holds_chores) {
@@ -52,7 +52,7 @@ impl Shard {
 
     /// Time passed. `true`: the grace period is over by that.
     pub fn tick<S: Store>(&mut self, host: &mut Host<S>) -> Result<bool, StoreError> {
-        if !self.has_term() {
+        if !self.acts() {
             return Ok(false);
         }
         let now = host.now;

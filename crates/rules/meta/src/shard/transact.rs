@@ -265,9 +265,12 @@ impl Shard {
         Ok(())
     }
 
-    /// Time passed for transactions.
+    /// Time passed for transactions. What is more than a step may do stays due.
     pub(super) fn tick_txns<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
-        for due in self.txns.take_due(host.now) {
+        while host.txns_left > 0
+            && let Some(due) = self.txns.take_due(host.now)
+        {
+            host.txns_left -= 1;
             match due {
                 Due::GiveUp(counter) => self.refuse_txn(host, counter, too_long()),
                 Due::Again(number) => {

@@ -93,16 +93,10 @@ impl Txns {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// What is to be done now.
-    pub fn take_due(&mut self, now: Millis) -> Vec<Due> {
-        let mut due = Vec::new();
-        while let Some((at, what)) = self.due.first().copied()
-            && at <= now
-        {
-            self.due.pop_first();
-            due.push(what);
-        }
-        due
+    /// What is to be done next of what is due, the oldest first.
+    pub fn take_due(&mut self, now: Millis) -> Option<Due> {
+        self.deadline().filter(|at| *at <= now)?;
+        self.due.pop_first().map(|(_, what)| what)
     }
 
     /// Where those wait that are not decided.

@@ -1,8 +1,11 @@
 //! No step is unbounded, and no limit loses what goes beyond it.
 
 use super::*;
-use crate::limit::Limits;
+use crate::key::Table;
+use crate::limit::{Limits, TERM_ROWS_PER_STEP};
+use crate::store::{Batch, Store};
 use crate::testing::{ME, OTHER};
+use skep_wire::mgmt::MapReply;
 
 const NOBODY: Who = Who { client: 3, slot: 0 };
 
@@ -21,7 +24,7 @@ fn orphans(bed: &mut Bed, who: Who, count: u64) {
     }
 }
 
-fn rows(bed: &Bed, table: crate::key::Table) -> usize {
+fn rows(bed: &Bed, table: Table) -> usize {
     let (from, until) = crate::key::table(ShardId(0), table);
     let mut count = 0;
     let visit = &mut |_: &[u8], _: &[u8]| {
@@ -59,7 +62,7 @@ fn ends_of_sessions_and_of_grace_come_in_small_steps() {
     assert!(bed.log.len() - before <= 2, "{} records in the step of the fence list", bed.log.len() - before);
     // A deletion may be confirmed beside them.
     assert!(work_off(&mut bed) <= 3);
-    assert_eq!(rows(&bed, crate::key::Table::Orphan), 0);
+    assert_eq!(rows(&bed, Table::Orphan), 0);
     bed.check();
 
     orphans(&mut bed, NOBODY, 50);
@@ -69,14 +72,14 @@ fn ends_of_sessions_and_of_grace_come_in_small_steps() {
         let last = Reclaim { locks: vec![], opens: vec![], last: true, term: None };
         bed.send_as(ME, ShardId(shard), 1_000, last.into());
     }
-    while rows(&bed, crate::key::Table::Orphan) == 50 {
+    while rows(&bed, Table::Orphan) == 50 {
         assert_eq!(bed.server.next_deadline(), Some(Millis(0)));
         bed.tick(0);
     }
-    assert!((1..50).contains(&rows(&bed, crate::key::Table::Orphan)), "it is under way");
+    assert!((1..50).contains(&rows(&bed, Table::Orphan)), "it is under way");
     bed.restart(&[]);
     assert!(work_off(&mut bed) <= 3);
-    assert_eq!(rows(&bed, crate::key::Table::Orphan), 0);
+    assert_eq!(rows(&bed, Table::Orphan), 0);
     bed.check();
 }
 
@@ -151,7 +154,7 @@ fn a_trim_waits_for_its_own_record() {
     bed.send(ME, ChangeAttr { ino, set });
     let second = bed.server.last_seq();
     let trims = |bed: &Bed| bed.tasks.iter().filter(|task| matches!(task.job, Job::Trim { .. })).count();
-    assert!(rows(&bed, crate::key::Table::Trim) == 1 && second.0 >= first.0 + 3, "{first} {second}");
+    assert!(rows(&bed, Table::Trim) == 1 && second.0 >= first.0 + 3, "{first} {second}");
     bed.step(Input::Durable(first));
     assert_eq!(trims(&bed), 0, "a trim whose record may be lost was sent");
     bed.step(Input::Durable(second));
@@ -397,7 +400,7 @@ fn the_deletion_queue_is_looked_over_in_parts() {
     for n in 0..9 {
         bed.unlink(ME, Ino::ROOT, &format!("{n}")).unwrap();
     }
-    let left = |bed: &Bed| rows(bed, crate::key::Table::Deletion);
+    let left = |bed: &Bed| rows(bed, Table::Deletion);
     for _ in 0..4 {
         bed.tick(crate::limit::RESCAN_MS);
     }
@@ -418,4 +421,161 @@ fn lanes_of_a_session_are_bounded() {
         let made = bed.try_create(Who { client: 1, slot }, Ino::ROOT, &format!("{slot}"));
         assert_eq!(made.err(), refused);
     }
+}
+
+/// Goal: a participant whose term begins anew asks how its transactions ended, a few in each step, and of all of them.
+#[test]
+fn outcomes_are_asked_for_in_parts() {
+    let prepared = 500;
+    let mut bed = Bed::with(Config::default(), 2);
+    for number in 1..=prepared {
+        transactions::made(transactions::ask(
+            &mut bed,
+            transactions::prepare(number, 1, transactions::make()),
+        ));
+    }
+    bed.restart(&[]);
+    bed.courier_works = false;
+    bed.now.0 += crate::limit::TXN_ASK_MS;
+    let mut asked = 0;
+    while bed.server.next_deadline().is_some_and(|at| at <= bed.now) {
+        bed.tick(0);
+        assert!((1..=crate::limit::TXNS_DUE_PER_STEP).contains(&bed.tasks.len()), "{}", bed.tasks.len());
+        asked += bed.tasks.len();
+        bed.tasks.clear();
+    }
+    assert_eq!(asked, 500);
+    assert_eq!(bed.transactions(), 500);
+    // Nobody has answered: they are asked again, and hear it.
+    bed.restart(&[]);
+    (bed.courier_works, bed.elsewhere) = (true, Some(Vote::Conflict(Empty {})));
+    bed.outcome = TxnOutcome::Aborted;
+    bed.now.0 += crate::limit::TXN_ASK_MS;
+    while bed.server.next_deadline().is_some_and(|at| at <= bed.now) {
+        bed.tick(0);
+    }
+    assert_eq!(bed.transactions(), 0);
+    bed.check();
+}
+
+/// Rows of the first shard: 3,000 clients have used four lanes, and one has an unfinished growth and no lane.
+fn rows_of_clients(bed: &mut Bed) {
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    bed.write(ino, 0, b"x").unwrap();
+    bed.call(OTHER, Grow { like: None, ino, end: 1 }).unwrap();
+    let row = crate::row::slot::SlotRow {
+        incarnation: Incarnation(1),
+        seq: Seq(1),
+        term: bed.term(),
+        index: LogIndex(1),
+        gate: crate::row::slot::Gate::Open,
+        body: codec::Bytes(vec![]),
+    };
+    let lane = |client, slot| crate::key::slot(ShardId(0), ClientId(client), Slot(slot));
+    let lanes = (3..=3_000).flat_map(|client| (0..4).map(move |slot| (client, slot)));
+    let mut batch: Batch = lanes.map(|(client, slot)| (lane(client, slot), Some(row.to_bytes()))).collect();
+    batch.insert(lane(OTHER.client, OTHER.slot), None);
+    let last = bed.server.last_seq();
+    bed.server.store_mut().apply(last, &[], batch).unwrap();
+}
+
+/// Goal: a shard whose term begins reads what its rows hold of clients in parts, and is served when it has read all; others are
+/// served meanwhile. Whoever has left something behind is found, also when it is known later who lives.
+#[test]
+fn a_term_begins_in_parts() {
+    let mut bed = Bed::with(Config::default(), 3);
+    rows_of_clients(&mut bed);
+    bed.fenced.extend(2..=3_000);
+    let fences = bed.fences(&[1]);
+    let last = bed.server.last_seq();
+    bed.snapshots.insert(last.0, bed.server.store().clone());
+    bed.step(Input::Fences(fences));
+    bed.works_off = false;
+    bed.server.store().take_visited();
+    let (term, now) = (bed.term(), bed.now);
+    bed.restart_term(ShardId(0));
+    let mut most = 0;
+    let mut parts = 1;
+    loop {
+        most = most.max(bed.server.store().take_visited());
+        if bed.server.is_ready() {
+            break;
+        }
+        assert!(bed.term() > term && bed.server.next_deadline() == Some(Millis(0)));
+        let to = bed.send(ME, GetAttr { ino: Ino::ROOT });
+        assert_eq!(bed.reply::<AttrReply>(to), Some(Err(Status::NOT_READY)));
+        let to = bed.send(ME, GetAttr { ino: Ino::new(ShardId(1), 77) });
+        assert_eq!(bed.reply::<AttrReply>(to), Some(Err(errno(Errno::ESTALE))), "it is served");
+        bed.server.store().take_visited();
+        bed.tick(0);
+        parts += 1;
+    }
+    assert!(most <= TERM_ROWS_PER_STEP, "{most} rows in one step");
+    assert!(parts > 4 * 2_998 / TERM_ROWS_PER_STEP && bed.now > now);
+    for begins_late in [false, true] {
+        if begins_late {
+            bed.log.truncate(last.0 as usize);
+            bed.works_off = true;
+            bed.crash(last.0, last.0, &[1]);
+        }
+        bed.works_off = true;
+        bed.tick(0);
+        assert_eq!(rows(&bed, Table::Slot), 1, "that of the client that lives");
+        assert_eq!((rows(&bed, Table::Growth), rows(&bed, Table::DeadGrowth)), (0, 0));
+        bed.check();
+    }
+}
+
+/// Goal: a term that ends while the shard still reads leaves nothing behind: the next one reads from the beginning.
+#[test]
+fn a_term_ends_before_all_is_read() {
+    let limits = Limits { term_rows: 3, ..Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 2);
+    rows_of_clients(&mut bed);
+    bed.fenced.extend(2..=3_000);
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    bed.works_off = false;
+    for version in [2, 4] {
+        bed.restart_term(ShardId(0));
+        (0..9).for_each(|_| bed.tick(0));
+        assert!(!bed.server.is_ready());
+        let mut away = map(2, 5);
+        (away.version, away.shards[0].leader) = (MapVersion(version), NodeId(9));
+        let back = MapReply { version: MapVersion(version + 1), ..map(2, 5) };
+        bed.step(Input::Map { own: OWN, map: away });
+        (0..9).for_each(|_| bed.tick(0));
+        bed.step(Input::Map { own: OWN, map: back });
+    }
+    bed.works_off = true;
+    bed.tick(0);
+    assert!(bed.server.is_ready());
+    assert_eq!((rows(&bed, Table::Slot), rows(&bed, Table::Growth)), (1, 0));
+    bed.check();
+}
+
+/// Goal: shards that nobody uses cost nothing while others are used: nothing is delivered to them, and they write and send nothing.
+#[test]
+fn idle_shards_cost_nothing() {
+    let mut bed = Bed::with(Config::default(), 64);
+    bed.tick(0);
+    bed.server.delivered.clear();
+    let records = bed.log.len();
+    for number in 0..25 {
+        let (ino, _) = bed.grown(&format!("{number}"), 1 << 20);
+        bed.truncate(ME, ino, 5).unwrap();
+        bed.unlink(ME, Ino::ROOT, &format!("{number}")).unwrap();
+        bed.tick(1_000);
+    }
+    let (used, times) = bed.server.delivered.pop_first().unwrap();
+    assert!(used == ShardId(0) && times > 100);
+    assert!(bed.server.delivered.is_empty(), "{:?}", bed.server.delivered);
+    assert!(bed.log.len() >= records + 100 && bed.log[records..].iter().all(|record| record.shard == used));
+    let told =
+        bed.trimmed.iter().map(|(_, chunk, _)| chunk).chain(bed.deleted.iter().map(|(_, chunk)| chunk));
+    assert!(
+        !bed.trimmed.is_empty()
+            && !bed.deleted.is_empty()
+            && told.clone().all(|chunk| chunk.ino.shard() == used)
+    );
 }

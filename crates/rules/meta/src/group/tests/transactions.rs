@@ -237,16 +237,16 @@ fn id(counter: u64) -> TxnId {
     TxnId { shard: ShardId(9), term: Term(5), counter }
 }
 
-fn prepare(counter: u64, floor: u64, op: TxnOp) -> Prepare {
+pub(super) fn prepare(counter: u64, floor: u64, op: TxnOp) -> Prepare {
     let age = Timestamp { secs: counter as i64, nanos: 0 };
     Prepare { txid: id(counter), floor: id(floor), age, ops: alloc::vec![op] }
 }
 
-fn make() -> TxnOp {
+pub(super) fn make() -> TxnOp {
     TxnOp::MakeDir(TxnMakeDir { parent: Ino::ROOT, new: new_dir() })
 }
 
-fn ask(bed: &mut Bed, message: Prepare) -> Vote {
+pub(super) fn ask(bed: &mut Bed, message: Prepare) -> Vote {
     let to = bed.shard_sends(ShardId(1), message);
     bed.reply::<PrepareReply>(to).unwrap().unwrap().vote
 }
@@ -256,7 +256,7 @@ fn decide(bed: &mut Bed, counter: u64, floor: u64, commit: bool) -> Result<Empty
     bed.reply::<Empty>(to).unwrap()
 }
 
-fn made(vote: Vote) -> Ino {
+pub(super) fn made(vote: Vote) -> Ino {
     let Vote::Yes(promise) = vote else { panic!("{vote:?}") };
     promise.made.unwrap().ino
 }
