@@ -216,7 +216,7 @@ fn unmount_under_a_waiter(words: &[&str], lazily: bool) {
 }
 
 /// Does the kernel say that some thread of this process waits for an answer of FUSE?
-fn waiting_in_fuse<T>(waiter: &std::thread::JoinHandle<T>) -> bool {
+pub fn waiting_in_fuse<T>(waiter: &std::thread::JoinHandle<T>) -> bool {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let stacks = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("wchan")).ok());
     !waiter.is_finished()

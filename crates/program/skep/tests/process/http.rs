@@ -16,7 +16,7 @@ mod parse;
 use parse::{Parsed, parse};
 
 /// Where each daemon shows its metrics.
-fn ports(cluster: &Cluster) -> BTreeMap<String, u16> {
+pub fn ports(cluster: &Cluster) -> BTreeMap<String, u16> {
     let text = fs::read_to_string(cluster.dir().join("cluster.toml")).unwrap();
     let table: toml::Table = text.parse().unwrap();
     let http = table["http"].as_table().unwrap();
@@ -39,7 +39,7 @@ fn ask(port: u16, method: &str, path: &str, token: Option<&str>, body: &str) -> 
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-fn metrics(port: u16) -> Parsed {
+pub fn metrics(port: u16) -> Parsed {
     let (status, text) = ask(port, "GET", "/metrics", None, "");
     assert_eq!(status, 200, "{text}");
     parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))

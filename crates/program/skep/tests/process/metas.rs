@@ -1,7 +1,11 @@
 //! Several metadata servers of two groups each: shards are spread over them, one that is away stops only what lies on it.
 
+use super::away::waiting_in_fuse;
+use super::http::{metrics, ports};
+use super::pools::rows;
 use super::{Running, bytes, plan, start, start_with_room};
 use rustix::process::Signal;
+use skep_base::config::metad::port_of_group;
 use skep_rig::{Plan, patiently};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -66,10 +70,36 @@ fn shards_are_spread_and_work_as_one() {
     assert_eq!(cluster.of("metad").len(), METAS as usize);
     let nodes = cluster.admin(["node", "list", "--output", "json"]).unwrap();
     assert_eq!(nodes.matches("\"metad-").count(), (METAS * GROUPS) as usize, "{nodes}");
+    every_group_is_counted(&cluster);
     patiently("health finds nothing", || {
         cluster.run(cluster.admin_words(["health"])).unwrap().status.success()
     })
     .unwrap();
+}
+
+/// `skep df` has a row for each group, and a total that is the mount's; each group shows metrics of its own, and together
+/// they have all shards.
+fn every_group_is_counted(cluster: &Running) {
+    let df = rows(cluster, &["df"]);
+    let mut groups: Vec<&str> =
+        df.iter().filter(|row| row["kind"] == "metadata").map(|row| row["alias"].as_str().unwrap()).collect();
+    groups.sort_unstable();
+    assert_eq!(groups, ["metad-1", "metad-1.1", "metad-2", "metad-2.1", "metad-3", "metad-3.1"], "{df:?}");
+    assert!(
+        df.iter().all(|row| row["bytes"].as_u64() > Some(0) && row["inodes"].as_u64() > Some(0)),
+        "{df:?}"
+    );
+    let (total, mount) = (df.last().unwrap(), rustix::fs::statvfs(cluster.mount()).unwrap());
+    let of_mount = (mount.f_blocks * mount.f_frsize, mount.f_files);
+    assert_eq!((total["bytes"].as_u64().unwrap(), total["inodes"].as_u64().unwrap()), of_mount, "{df:?}");
+    let ports = ports(cluster);
+    let of_server = |server: u32| {
+        let first = ports[&format!("metad-{server}")];
+        (0..GROUPS).map(move |group| metrics(port_of_group(first, group)).value("skep_metad_shards", &[]))
+    };
+    let shards: Vec<_> = (1..=METAS).flat_map(of_server).collect();
+    assert!(shards.iter().all(|shards| *shards >= Some(1.0)), "{shards:?}");
+    assert_eq!(shards.iter().flatten().sum::<f64>(), f64::from(SHARDS), "{shards:?}");
 }
 
 /// Goal: while one metadata server is away, what lies on the others goes on; what lies on it waits and then succeeds.
@@ -105,6 +135,7 @@ fn one_that_is_away_stops_only_its_own() {
         let path = file(own[1]);
         move || fs::write(path, b"later")
     });
+    patiently("the write waits", || waiting_in_fuse(&waits)).unwrap();
     for shard in &others {
         assert_eq!(fs::read(file(*shard)).unwrap(), b"meanwhile");
     }

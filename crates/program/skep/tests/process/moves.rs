@@ -1,12 +1,19 @@
 //! A shard moves to another metadata server while programs use it.
 
-use super::{Running, bytes, plan, start_with_room};
-use skep_rig::{Plan, patiently};
+use super::deletion::chunk_files;
+use super::{Running, bytes, plan, start, start_with_room};
+use skep_base::caller::{CallError, Caller, hello};
+use skep_net::{Endpoint, KeyFile, Keyring};
+use skep_rig::{Daemon, PATIENCE, Plan, patiently};
+use skep_types::{ChunkId, Ino, Role, ShardId, TargetId, Term};
+use skep_wire::storage::{ListChunks, ShardTerm, TargetStats, TrimChunk};
+use skep_wire::{Refusal, Status};
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +21,10 @@ fn two() -> Plan {
     Plan { metas: 2, shards: 4, ..plan() }
 }
 
+const SERVERS: [&str; 2] = ["metad-1", "metad-2"];
+
 /// State and server of a shard, as `skep shard list` has them.
-fn place(cluster: &Running, shard: u64) -> (String, String) {
+pub fn place(cluster: &Running, shard: u64) -> (String, String) {
     let list = cluster.admin(["shard", "list", "--output", "json"]).unwrap();
     let rows: serde_json::Value = serde_json::from_str(&list).unwrap();
     let rows = rows.as_array().unwrap();
@@ -24,15 +33,16 @@ fn place(cluster: &Running, shard: u64) -> (String, String) {
     (text("state"), text("server"))
 }
 
-fn other(server: &str) -> &'static str {
-    if server == "metad-1" { "metad-2" } else { "metad-1" }
+fn other(server: &str, [one, two]: [&'static str; 2]) -> &'static str {
+    assert!(server == one || server == two, "{server}");
+    if server == one { two } else { one }
 }
 
-fn give(cluster: &Running, shard: u64, to: &str) {
+pub fn give(cluster: &Running, shard: u64, to: &str) {
     cluster.admin(["shard", "give", &shard.to_string(), to]).unwrap();
 }
 
-fn arrives(cluster: &Running, shard: u64, at: &str) {
+pub fn arrives(cluster: &Running, shard: u64, at: &str) {
     patiently("the shard is served elsewhere", || place(cluster, shard) == ("active".into(), at.into()))
         .unwrap();
 }
@@ -48,10 +58,11 @@ const SAMPLES: usize = 300;
 /// Moves that are made, and those after which so few operations beside them are a failure by themselves.
 const MOVES_LEAST: u32 = 3;
 const MOVES_MOST: u32 = 40;
-/// Beside a move, 99 of 100 operations take no longer than this many times what they take without one, and this much
-/// more: a machine that does other work too gives and takes so much by itself.
-const TIMES: u32 = 3;
-const MORE: Duration = Duration::from_millis(20);
+/// Beside a move, so many of 100 operations take no longer than this many halves of what they take without one, and this much
+/// more: a machine that does other work too gives and takes so much by itself. Measured on two processors with six such tests
+/// at once, beside and without: 0.74 to 1.10 for the median, 0.85 to 1.58 for 99 of 100.
+const BOUNDS: [(usize, u32, Duration); 2] =
+    [(50, 3, Duration::from_millis(5)), (99, 6, Duration::from_millis(20))];
 
 /// Programs at work on two shards, of which one moves now and then.
 #[derive(Default)]
@@ -85,12 +96,13 @@ impl Done {
         [times.beside.len(), times.without.len()]
     }
 
-    fn p99(&self) -> [Duration; 2] {
+    /// So many of 100 operations took no longer than this, beside a move and without one.
+    fn within(&self, of_100: usize) -> [Duration; 2] {
         let mut times = self.times.lock().unwrap();
         let Times { beside, without } = &mut *times;
         [beside, without].map(|all| {
             all.sort_unstable();
-            all[all.len() * 99 / 100]
+            all[all.len() * of_100 / 100]
         })
     }
 }
@@ -135,7 +147,13 @@ impl Work {
 
 /// Moves the shard to and fro, with as many operations on the one that stays beside its moves as without one between them,
 /// until there are enough to compare. Between them mgmtd is asked as often as while it moves, so only the moves differ.
-fn to_and_fro(cluster: &Running, work: &Work, [moved, stayed]: &[Done; 2], mut after: impl FnMut()) -> u32 {
+fn to_and_fro(
+    cluster: &Running,
+    servers: [&'static str; 2],
+    work: &Work,
+    [moved, stayed]: &[Done; 2],
+    mut after: impl FnMut(),
+) -> u32 {
     let (_, mut at) = place(cluster, 2);
     let mut moves = 0;
     while moves < MOVES_LEAST || stayed.seen().iter().any(|seen| *seen < SAMPLES) {
@@ -147,7 +165,7 @@ fn to_and_fro(cluster: &Running, work: &Work, [moved, stayed]: &[Done; 2], mut a
             goes_on(moved, rounds[0]) && goes_on(stayed, rounds[1]) && enough
         })
         .unwrap();
-        let to = other(&at);
+        let to = other(&at, servers);
         work.turn();
         give(cluster, 2, to);
         arrives(cluster, 2, to);
@@ -161,11 +179,21 @@ fn to_and_fro(cluster: &Running, work: &Work, [moved, stayed]: &[Done; 2], mut a
 }
 
 /// Goal: whatever programs do on a shard goes on over its moves: there, back, and there again, with files open, locked and
-/// deleted while they are open. The shard beside it serves as if nothing happened: 99 of 100 operations there take no longer
-/// beside a move than without one.
+/// deleted while they are open. The shard beside it serves as if nothing happened: half of all operations there, and 99 of
+/// 100, take no longer beside a move than without one.
 #[test]
 fn programs_go_on_over_moves() {
-    let cluster = start_with_room(two());
+    go_on_over_moves(two(), SERVERS);
+}
+
+/// Goal: the same between two groups of one process, where the courier of a group talks to its neighbour.
+#[test]
+fn programs_go_on_over_moves_within_a_process() {
+    go_on_over_moves(Plan { metas: 1, groups: 2, ..two() }, ["metad-1", "metad-1.1"]);
+}
+
+fn go_on_over_moves(plan: Plan, servers: [&'static str; 2]) {
+    let cluster = start_with_room(plan);
     let (moving, staying) = (directory(&cluster, 2), directory(&cluster, 3));
     let content = bytes(7, 3 << 20);
     fs::write(moving.join("large"), &content).unwrap();
@@ -186,19 +214,18 @@ fn programs_go_on_over_moves() {
         scope.spawn(|| work.go_on(&moving, &done[0]));
         scope.spawn(|| work.go_on(&staying, &done[1]));
         let _end = EndOf(&work);
-        to_and_fro(&cluster, &work, &done, || {
+        to_and_fro(&cluster, servers, &work, &done, || {
             open.write_all(b"more").unwrap();
             open.sync_all().unwrap();
         })
     });
-    let ([beside, without], seen) = (done[1].p99(), done[1].seen());
-    eprintln!(
-        "{moves} moves; on the shard that stayed p99 {beside:?} beside them, {without:?} without, of {seen:?}"
-    );
-    assert!(
-        beside <= without * TIMES + MORE,
-        "p99 {beside:?} beside moves, {without:?} without, of {seen:?}"
-    );
+    let seen = done[1].seen();
+    for (of_100, halves, more) in BOUNDS {
+        let [beside, without] = done[1].within(of_100);
+        let said = format!("{of_100} of 100 within {beside:?} beside {moves} moves, {without:?} without");
+        eprintln!("{said}");
+        assert!(beside <= without * halves / 2 + more, "on the shard that stayed, of {seen:?}: {said}");
+    }
     let rounds = done[0].rounds();
     assert_eq!(fs::read(moving.join("large")).unwrap(), content);
     assert_eq!(fs::read_to_string(moving.join("open")).unwrap(), "more".repeat(moves as usize));
@@ -255,7 +282,7 @@ fn moves_survive_kills() {
     fs::write(dir.join("file"), b"content").unwrap();
     let (_, mut at) = place(&cluster, 2);
     for (round, pause) in [0, 20, 60, 120].into_iter().enumerate() {
-        let to = other(&at);
+        let to = other(&at, SERVERS);
         give(&cluster, 2, to);
         // Where in the move the kill falls; wherever it does, the rest must hold.
         thread::sleep(Duration::from_millis(pause));
@@ -267,4 +294,101 @@ fn moves_survive_kills() {
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 4_001);
         at = to.to_owned();
     }
+}
+
+/// Who had the shard of a file: it speaks to the target of the file's chunk file, with the key of a server.
+struct Former {
+    storage: Caller,
+    target: TargetId,
+    chunk: ChunkId,
+}
+
+impl Former {
+    fn new(cluster: &Running, file: Ino) -> Self {
+        let key = KeyFile::load(&cluster.dir().join("cluster.key")).unwrap();
+        let keyring = Arc::new(Keyring::new(&key));
+        let dial = |daemon: Daemon| {
+            let address = daemon.tcp_listeners()[0];
+            let endpoint = Endpoint::Tcp(address.ip().to_string(), address.port());
+            Caller::new(keyring.clone(), vec![endpoint], hello(Role::Server))
+        };
+        for mut storage in cluster.of("storaged").into_iter().map(dial) {
+            let served = storage.call(&TargetStats {}, Instant::now() + PATIENCE).unwrap().targets;
+            for target in served.into_iter().map(|stat| stat.target) {
+                let list = ListChunks { target, after: None, max: 1_000 };
+                let found = storage.call(&list, Instant::now() + PATIENCE).unwrap().chunks;
+                if let Some(chunk) = found.into_iter().find(|chunk| chunk.ino == file) {
+                    return Self { storage, target, chunk };
+                }
+            }
+        }
+        panic!("no target has a chunk file of inode {file}");
+    }
+
+    /// Cuts the chunk file, in this term of its shard.
+    fn trim(&mut self, term: Term, size: u64) -> Result<(), Refusal> {
+        let Self { target, chunk, .. } = *self;
+        let by = Some(ShardTerm { shard: chunk.ino.shard(), term });
+        let message = TrimChunk { target, by, chunk, size, keeps_reserved: None };
+        match self.storage.call(&message, Instant::now() + PATIENCE) {
+            Ok(_) => Ok(()),
+            Err(CallError::Refused(refusal)) => Err(refusal),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The term that the target has heard of: a refusal names it. Behind the end there is nothing to cut.
+    fn heard(&mut self) -> Term {
+        match self.trim(Term(1), u64::MAX) {
+            Ok(()) => Term(1),
+            Err(refusal) => refusal.term.unwrap_or_else(|| panic!("{refusal}")),
+        }
+    }
+}
+
+/// Goal: when a shard has moved, and its new server has spoken to a target, a truncate that its former server sent before
+/// is refused there: it would take what was written since. So it is after a restart of the storage servers. Who has the
+/// shard now is served.
+#[test]
+fn late_truncates_of_who_had_the_shard_are_refused() {
+    const LEN: u64 = 300_000;
+    let cluster = start(two());
+    let path = directory(&cluster, 2).join("file");
+    let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+    file.write_all_at(&bytes(7, LEN as usize), 0).unwrap();
+    file.set_len(LEN / 2).unwrap();
+    let ino = Ino(file.metadata().unwrap().ino());
+    assert_eq!(ino.shard(), ShardId(2));
+    let old = Former::new(&cluster, ino).heard();
+    let (_, at) = place(&cluster, 2);
+    let to = other(&at, SERVERS);
+    give(&cluster, 2, to);
+    arrives(&cluster, 2, to);
+    file.set_len(LEN / 3).unwrap();
+    file.write_all_at(&bytes(8, LEN as usize), 0).unwrap();
+    file.sync_all().unwrap();
+    let stored = || chunk_files(&cluster).iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
+    let before = stored();
+    assert!(before.iter().map(Vec::len).sum::<usize>() >= LEN as usize);
+    for restarted in [false, true] {
+        let mut former = Former::new(&cluster, ino);
+        let new = former.heard();
+        assert!(new > old, "{old} before the move, {new} after it");
+        for size in [0, LEN / 2, u64::MAX] {
+            let refusal = former.trim(old, size).unwrap_err();
+            assert_eq!(
+                (refusal.status, refusal.term),
+                (Status::OLD_TERM, Some(new)),
+                "restarted: {restarted}, {refusal}"
+            );
+        }
+        former.trim(new, u64::MAX).unwrap();
+        assert!(stored() == before, "restarted: {restarted}");
+        if !restarted {
+            cluster.of("storaged").iter().for_each(|daemon| daemon.kill().unwrap());
+            cluster.up().unwrap();
+        }
+    }
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    assert!(fs::read(&path).unwrap() == bytes(8, LEN as usize));
 }

@@ -33,6 +33,8 @@ mod temp;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_apart;
+#[cfg(test)]
 mod tests_beside;
 #[cfg(test)]
 mod tests_lives;
