@@ -41,6 +41,8 @@ pub struct Mgmtd {
     newest: Option<Directory>,
     /// It was told that it is an older copy.
     outdated: bool,
+    /// It was put back from a backup.
+    was_restored: bool,
     /// To whom each id of a session was given.
     given: BTreeMap<ClientId, Uuid>,
 }
@@ -63,6 +65,7 @@ impl Mgmtd {
             backups: Vec::new(),
             newest: None,
             outdated: false,
+            was_restored: false,
             given: BTreeMap::new(),
         }
     }
@@ -197,6 +200,7 @@ impl Mgmtd {
         let mut out = Output::default();
         let done = self.registry.restore(&mut out);
         self.finish(&out, hub);
+        self.was_restored = true;
         // Copies of before that would be older copies of another history.
         self.backups.clear();
         done.is_ok()
@@ -216,6 +220,11 @@ impl Mgmtd {
             BACKUPS => self.backups[hub.rng.below(BACKUPS as u64) as usize] = backup,
             _ => self.backups.push(backup),
         }
+    }
+
+    /// Was it ever put back from a backup?
+    pub fn was_restored(&self) -> bool {
+        self.was_restored
     }
 
     /// A shard is given to another metadata server.

@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::metad::Metad;
 use crate::queue::Event;
 use skep_client::MGMTD;
-use skep_types::NodeId;
+use skep_types::{NodeId, ShardId};
 use skep_wire::mgmt::{RegistryAge, ShardState};
 
 /// Somebody notices the mistake after so many milliseconds, if nobody else does: before servers count as away that have not
@@ -103,6 +103,22 @@ impl World {
                 hub.coverage.hit(what);
             }
         }
+    }
+
+    /// Would an administrator move the shard there? mgmtd that was put back may not know where its newest rows are: whoever is
+    /// to move it has read what servers say of that, and is not to move older ones. While a server is down nobody knows.
+    pub(super) fn may_give(&self, shard: ShardId, node: NodeId) -> bool {
+        if !self.mgmtd.was_restored() {
+            return true;
+        }
+        let head = |metad: &Metad| (!metad.lacks_rows()).then(|| (metad.head_of(shard), metad.node));
+        let heads = self.metads.iter().map(|metad| metad.server().and_then(|_| head(metad)));
+        let Some(heads) = heads.collect::<Option<Vec<_>>>() else { return false };
+        let newest = heads.iter().map(|(head, _)| *head).max().flatten();
+        let entry = self.mgmtd.state().shards.iter().find(|entry| entry.shard == shard);
+        let source = entry.and_then(|entry| entry.members.first());
+        let has_newest = |node: NodeId| heads.contains(&(newest, node));
+        has_newest(node) || source.is_some_and(|source| has_newest(*source))
     }
 
     /// An administrator says of the groups of a metadata server that they are older copies (nothing is lost here, for

@@ -191,7 +191,7 @@ impl World {
     fn move_a_shard(&mut self) {
         let (node, shards) = (self.some_metad(), self.mgmtd.state().shards.len() as u64);
         let shard = ShardId(self.draw(shards) as u16);
-        if self.network.life(MGMTD).is_none() {
+        if self.network.life(MGMTD).is_none() || !self.may_give(shard, node) {
             return;
         }
         let hub = &mut *self.hub.borrow_mut();
