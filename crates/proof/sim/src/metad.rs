@@ -63,11 +63,14 @@ fn limits(seed: u64) -> Limits {
     Limits {
         chores_per_step: 1,
         chore_looks: draw(1, 1),
+        errands_due: draw(4, 1),
         resumed_per_step: draw(2, 1),
         purge_batch: draw(3, 1),
         travel_rows: draw(8, 3),
         deletions_loaded: draw(4, 8),
         deletion_looks: draw(9, 3),
+        txns_due: draw(6, 1),
+        term_rows: draw(5, 4),
         remembered: draw(5, 2),
         closes_remembered: draw(6, 2),
         recoveries: draw(7, 1),
@@ -92,6 +95,10 @@ const STEP_RECORDS_MAX: usize = 12;
 const STEP_READS_MAX: usize = 24;
 /// Tasks for other servers that such a step may start.
 const STEP_TASKS_MAX: usize = 32;
+/// Records that a map adds to these bounds for each shard: its place, or its format ...
+const MAP_RECORDS_MAX: usize = 3;
+/// ... rows read in place, and tasks: what was asked of it goes elsewhere, or its rows are asked for.
+const MAP_READS_MAX: usize = 4;
 
 pub struct Metad {
     pub node: NodeId,
@@ -234,9 +241,8 @@ impl Metad {
             server.store().forget();
         }
         let mut out = Output::default();
-        let (is_map, is_tick) = (matches!(input, Input::Map { .. }), matches!(input, Input::Tick));
-        // Shards are made all at once, and only once.
-        let bounded = self.config.limits.chores_per_step == 1 && !is_map;
+        let is_map = matches!(input, Input::Map { .. });
+        let bounded = self.config.limits.chores_per_step == 1;
         server.store().take_read_in_place();
         if let Err(e) = server.step(now, wall, input, &mut out) {
             if self.mislaid.is_some() {
@@ -252,9 +258,9 @@ impl Metad {
         }
         if bounded {
             let in_place = server.store().take_read_in_place();
-            // A tick sends out once more whatever has waited long enough.
-            let tasks = if is_tick { 0 } else { out.tasks.len() };
-            check_bounds(&out.records, in_place, tasks, hub);
+            // A map looks at each shard.
+            let shards = if is_map { server.shards().count() } else { 0 };
+            check_bounds(&out, in_place, shards, hub);
         }
         Some(out)
     }
@@ -402,9 +408,12 @@ impl Metad {
     }
 }
 
-/// What one step writes where it works off one chore. The end of a session in a shard is a chore of its own.
-fn check_bounds(records: &[Record], in_place: usize, tasks: usize, hub: &mut Hub) {
-    if in_place > STEP_READS_MAX || tasks > STEP_TASKS_MAX {
+/// What one step does where it works off one chore, and gives a place to so many shards. The end of a session in a shard
+/// is a chore of its own.
+fn check_bounds(out: &Output, in_place: usize, shards: usize, hub: &mut Hub) {
+    let (records, tasks) = (&out.records, out.tasks.len());
+    let reads_max = STEP_READS_MAX + shards * MAP_READS_MAX;
+    if in_place > reads_max || tasks > STEP_TASKS_MAX + shards {
         hub.fail(format!("one step of metad reads {in_place} rows in place and starts {tasks} tasks"));
     }
     let ends_a_session = |record: &&Record| {
@@ -413,7 +422,7 @@ fn check_bounds(records: &[Record], in_place: usize, tasks: usize, hub: &mut Hub
                 .is_ok_and(|command| matches!(command.action, Action::Internal(Internal::SessionGone(_))))
     };
     let ended = records.iter().filter(ends_a_session).count();
-    if ended > 1 || records.len() > STEP_RECORDS_MAX {
+    if ended > 1 || records.len() > STEP_RECORDS_MAX + shards * MAP_RECORDS_MAX {
         hub.fail(format!(
             "one step of metad writes {} records and ends sessions in {ended} shards",
             records.len()
