@@ -151,8 +151,11 @@ fn register(link: &mut Link, uuid: u8, service: ServiceKind) -> RegisterNodeRepl
         restored: false,
         registry: RegistryAge::default(),
     };
+    let registry = ask(link, &message).unwrap().registry;
+    // The second time it tells that it knows of this start, which mgmtd waits for.
+    let reply = ask(link, &RegisterNode { registry, ..message }).unwrap();
     // How old the registry is changes with every registration.
-    RegisterNodeReply { registry: RegistryAge::default(), ..ask(link, &message).unwrap() }
+    RegisterNodeReply { registry: RegistryAge::default(), ..reply }
 }
 
 fn open_session(link: &mut Link, uuid: u8) -> OpenSessionReply {

@@ -106,7 +106,7 @@ impl Mgmtd {
             _ => (None, None),
         };
         let mut out = Output::default();
-        let input = Input::Request { reply_to: 0, peer: Peer { client }, request };
+        let input = Input::Request { reply_to: 0, peer: Peer { client, admin: false }, request };
         self.registry.step(hub.millis(), input, &mut out);
         self.finish(&out, hub);
         match out.answers.pop() {

@@ -129,7 +129,11 @@ impl Bench {
     }
 
     fn request(client: u64, request: impl Into<MgmtRequest>) -> Input {
-        Input::Request { reply_to: 0, peer: Peer { client: ClientId(client) }, request: request.into() }
+        Input::Request {
+            reply_to: 0,
+            peer: Peer { client: ClientId(client), admin: false },
+            request: request.into(),
+        }
     }
 
     fn heartbeat(n: u32, nodes: u32, targets_per_node: u32, free: u64) -> Input {

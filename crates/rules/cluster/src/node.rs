@@ -14,7 +14,8 @@ use skep_types::{
     Capacity, Errno, LogSeq, MapVersion, Millis, NodeId, Reachability, ServiceKind, ShardId, Uuid,
 };
 use skep_wire::mgmt::{
-    Heartbeat, HeartbeatReply, RegisterNode, RegisterNodeReply, RemoveNode, ShardAt, ShardEntry, ShardState,
+    Heartbeat, HeartbeatReply, RegisterNode, RegisterNodeReply, RegistryAge, RemoveNode, ShardAt, ShardEntry,
+    ShardState,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -74,7 +75,7 @@ impl Registry {
         {
             pulse.index = m.index;
         }
-        self.hear(now, id, (Capacity::default(), MapVersion(0), m.index), out);
+        self.hear(now, id, m.registry, (Capacity::default(), MapVersion(0), m.index), out);
         out.notes.push(format!("{alias} (node {id}) registered"));
         let (cluster, epoch, registry) = (self.state.cluster, self.state.epoch, self.age_for(m.registry));
         out.body(to, &RegisterNodeReply { node: id, alias, cluster, epoch, registry });
@@ -136,7 +137,7 @@ impl Registry {
             }
             self.set_reachability(m.node, Reachability::Offline, out);
         } else {
-            self.hear(now, m.node, (m.capacity, m.map, m.index), out);
+            self.hear(now, m.node, m.registry, (m.capacity, m.map, m.index), out);
         }
         self.tell_capacities(now);
         let registry = self.age_for(m.registry);
@@ -148,13 +149,16 @@ impl Registry {
         &mut self,
         now: Millis,
         node: NodeId,
+        seen: RegistryAge,
         (capacity, map, index): (Capacity, MapVersion, LogSeq),
         out: &mut Output,
     ) {
         let known = self.nodes.get(&node);
         let reachability = known.map_or(Reachability::Online, |pulse| pulse.reachability);
         let index = index.max(known.map_or(LogSeq(0), |pulse| pulse.index));
-        self.nodes.insert(node, NodePulse { heard: now, seen: true, reachability, capacity, map, index });
+        let knows_start = seen.start == self.state.age().start;
+        let pulse = NodePulse { heard: now, seen: true, knows_start, reachability, capacity, map, index };
+        self.nodes.insert(node, pulse);
         self.set_reachability(node, Reachability::Online, out);
     }
 

@@ -59,6 +59,8 @@ impl Default for Config {
 pub struct Peer {
     /// The client of the connection (0: none).
     pub client: ClientId,
+    /// An administrator, who is shown what there is.
+    pub admin: bool,
 }
 
 /// What happens to the registry.
@@ -109,6 +111,8 @@ pub(crate) struct NodePulse {
     pub heard: Millis,
     /// Heard at all since the start?
     pub seen: bool,
+    /// Did it say that it knows of this start?
+    pub knows_start: bool,
     pub reachability: Reachability,
     pub capacity: Capacity,
     /// Newest map that it acts upon, as it said.
@@ -120,7 +124,8 @@ pub(crate) struct NodePulse {
 impl NodePulse {
     fn new(now: Millis, reachability: Reachability) -> Self {
         let (capacity, map) = (Capacity::default(), MapVersion(0));
-        Self { heard: now, seen: false, reachability, capacity, map, index: LogSeq(0) }
+        let (seen, knows_start) = (false, false);
+        Self { heard: now, seen, knows_start, reachability, capacity, map, index: LogSeq(0) }
     }
 }
 
@@ -158,6 +163,8 @@ pub struct Registry {
     pub(crate) clock: u64,
     /// The map as it was told, for differences.
     pub(crate) history: History,
+    /// Metadata servers have vouched for it since the start: whoever comes later changes nothing in that.
+    pub(crate) vouched: bool,
     term: Term,
     changes: u32,
 }
@@ -193,6 +200,7 @@ impl Registry {
             state,
             clock: 0,
             history: History::default(),
+            vouched: false,
             term,
             changes: 1,
         }
@@ -256,6 +264,7 @@ impl Registry {
                 }
             }
         }
+        self.note_vouched();
     }
 
     fn request(
@@ -271,9 +280,9 @@ impl Registry {
             MgmtRequest::RegisterTarget(m) => self.register_target(to, m, out),
             MgmtRequest::Heartbeat(m) => self.heartbeat(now, to, m, out),
             MgmtRequest::GetMap(m) => {
-                // A mount would hold the map of an older registry for newer than the newest one's: each start of it raises
-                // the version. A daemon has told what it knows before it asks.
-                if peer.client != ClientId(0) {
+                // Whoever holds the map of an older registry would take it for newer than the newest one's: each start raises
+                // the version. What one daemon knows is not enough, it may have been away; none needs a map to be heard.
+                if !peer.admin {
                     self.require_vouched()?;
                 }
                 let map = self.map(m.known);
@@ -303,6 +312,7 @@ impl Registry {
             MgmtRequest::RemoveTarget(m) => self.remove_target(to, m, out),
             MgmtRequest::RemoveNode(m) => self.remove_node(to, m, out),
             MgmtRequest::GiveShard(m) => {
+                self.require_vouched()?;
                 self.give_shard(m.shard, m.node, out)?;
                 out.body(to, &Empty {});
                 Ok(())
@@ -328,7 +338,7 @@ impl Registry {
     /// How old this registry is, as whoever has `seen` that much of a registry is to remember. One that may be an older copy
     /// leaves no trace: the newest one would be taken for older than what it left.
     pub(crate) fn age_for(&self, seen: RegistryAge) -> RegistryAge {
-        if self.require_vouched().is_ok() { self.state.age() } else { seen }
+        if self.is_newest() { self.state.age() } else { seen }
     }
 
     pub(crate) fn pulse(&self) -> HeartbeatReply {

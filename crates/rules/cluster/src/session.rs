@@ -2,7 +2,7 @@
 
 use crate::command::{EndSession, Node, Session, SessionEnd, SetSession};
 use crate::limits::TEXT_MAX;
-use crate::registry::{Answer, Output, Peer, Registry, SessionPulse};
+use crate::registry::{Answer, NodePulse, Output, Peer, Registry, SessionPulse};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -83,25 +83,49 @@ impl Registry {
         }
     }
 
-    /// Ids of sessions are given, sessions are said to have ended, and mounts are told maps, only when it is sure that this
-    /// is not an older registry: a metadata server would have said so. One of them may have been away in the time that the
-    /// registry has lost, so all are waited for that do not count as away already, and one at least.
+    /// Ids of sessions are given, sessions are said to have ended, maps are told, and administrators end sessions and move
+    /// shards, only when it is sure that this is not an older registry: a metadata server would have said so. One of them may
+    /// have been away in the time that the registry has lost, so all are waited for that do not count as away already, and
+    /// one at least. Each must have said as well that it knows of this start: else an older registry that takes this one's
+    /// place would not be found out, and would give the same ids again.
     pub(crate) fn require_vouched(&self) -> Result<(), Refusal> {
-        if self.config.canary_trusts_itself {
+        if self.config.canary_trusts_itself || self.vouched {
             return Ok(());
         }
-        let metads = || self.state.nodes.values().filter(|node| node.service == ServiceKind::Metad);
-        let pulse = |node: &&Node| self.nodes.get(&node.id);
-        let was_heard = |node: &&Node| pulse(node).is_some_and(|pulse| pulse.seen);
-        let is_awaited = |node: &&Node| {
-            !was_heard(node) && pulse(node).is_some_and(|p| p.reachability == Reachability::Online)
+        let text = if let Some(node) = self.awaited(|pulse| pulse.seen) {
+            format!("mgmtd was just started and has not heard {} yet; is it running?", node.alias)
+        } else if let Some(node) = self.awaited(|pulse| pulse.knows_start) {
+            format!("mgmtd was just started, and {} does not know that yet", node.alias)
+        } else {
+            return Ok(());
         };
-        let awaited = metads()
-            .find(is_awaited)
-            .or_else(|| metads().next().filter(|_| !metads().any(|n| was_heard(&n))));
-        let Some(node) = awaited else { return Ok(()) };
-        let text = format!("mgmtd was just started and has not heard {} yet; is it running?", node.alias);
         Err(Refusal::with(Status::NOT_READY, text))
+    }
+
+    /// Have all metadata servers been heard that could know a newer registry?
+    pub(crate) fn is_newest(&self) -> bool {
+        self.config.canary_trusts_itself || self.vouched || self.awaited(|pulse| pulse.seen).is_none()
+    }
+
+    /// What was vouched for once is so until the next start. Without metadata servers there is nobody to protect yet.
+    pub(crate) fn note_vouched(&mut self) {
+        if !self.vouched && self.metads().next().is_some() {
+            self.vouched = self.require_vouched().is_ok();
+        }
+    }
+
+    fn metads(&self) -> impl Iterator<Item = &Node> {
+        self.state.nodes.values().filter(|node| node.service == ServiceKind::Metad)
+    }
+
+    /// A metadata server that has not done this since the start and is waited for.
+    fn awaited(&self, has_done: impl Fn(&NodePulse) -> bool) -> Option<&Node> {
+        let pulse = |node: &Node| self.nodes.get(&node.id);
+        let did = |node: &Node| pulse(node).is_some_and(&has_done);
+        let is_awaited =
+            |node: &&Node| !did(node) && pulse(node).is_some_and(|p| p.reachability == Reachability::Online);
+        let none_did = || !self.metads().any(did);
+        self.metads().find(is_awaited).or_else(|| self.metads().next().filter(|_| none_did()))
     }
 
     pub(crate) fn close_session(
@@ -127,6 +151,7 @@ impl Registry {
     }
 
     pub(crate) fn evict(&mut self, to: u64, m: Evict, out: &mut Output) -> Result<(), Refusal> {
+        self.require_vouched()?;
         if !self.sessions.contains_key(&m.client) {
             let text = format!("there is no client {}; see `skep session list`", m.client);
             return Err(Refusal::with(Status::errno(Errno::ENOENT), text));

@@ -2,10 +2,11 @@
 
 mod bed;
 
-use bed::{CONFIG, Cluster, heartbeat, registration};
+use bed::{ADMIN, CONFIG, Cluster, heartbeat, registration};
 use skep_cluster::{Config, Input, Output, Registry, State};
 use skep_types::{
-    ClientId, Errno, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, ServiceKind, TargetId, Term, Uuid,
+    ClientId, Errno, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, ServiceKind, ShardId, TargetId, Term,
+    Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::{Refusal, Status};
@@ -238,6 +239,7 @@ fn an_older_registry_is_found_out() {
     c.restart();
     begin(&mut c, 2);
     let registry = life(&mut c, (1, METAD), (0, 10), 0).unwrap().registry;
+    c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap();
     let second = c.session(8).client;
     let put_back = |c: &mut Cluster, start| {
         c.registry = Registry::new(CONFIG, old.0.clone(), Term(2), Millis(0));
@@ -253,10 +255,13 @@ fn an_older_registry_is_found_out() {
         OpenSession { uuid: Uuid([3; 16]), host: "h".into(), mount: "/m".into(), machine: Uuid([1; 16]) };
     assert_eq!(c.ask(0, open.clone()).unwrap_err().status, Status::NOT_READY);
     assert_eq!(c.ask(second.0, RenewSession { client: second }).unwrap_err().status, Status::NOT_READY);
-    // A mount would hold its map for newer than those of the newest registry.
+    // Its map would be held for newer than those of the newest registry. A daemon that knows no better is no witness.
     let map = GetMap { known: Default::default() };
-    assert_eq!(c.ask(second.0, map.clone()).unwrap_err().status, Status::NOT_READY);
-    assert!(c.ask(0, map).is_ok(), "daemons are heard before they ask, administrators see what there is");
+    life(&mut c, (2, STORAGED), (0, 10), 0).unwrap();
+    for client in [second.0, 0] {
+        assert_eq!(c.ask(client, map.clone()).unwrap_err().status, Status::NOT_READY);
+    }
+    assert!(c.ask_as(ADMIN, map).is_ok(), "administrators see what there is");
     let beat = Heartbeat { registry, ..heartbeat(1, 10) };
     let request = Input::Request { reply_to: 1, peer: Default::default(), request: beat.clone().into() };
     let out = c.step(request);
@@ -268,7 +273,8 @@ fn an_older_registry_is_found_out() {
     c.registry.restore(&mut out).unwrap();
     c.registry.begin(5, &mut out);
     c.log.extend(out.commands);
-    c.ask(0, beat).unwrap();
+    let registry = c.ask(0, beat.clone()).unwrap().registry;
+    c.ask(0, Heartbeat { registry, ..beat }).unwrap();
     // The session of after the copy has ended, and servers can tell: an id above it is in the list.
     let list = c.ask(0, GetFences {}).unwrap();
     assert!(
@@ -302,16 +308,92 @@ fn all_metadata_servers_vouch() {
         begin(&mut c, 2 + u64::from(comes));
         let refused = c.ask(0, open.clone()).unwrap_err();
         assert_eq!(refused.status, Status::NOT_READY);
-        c.ask(0, heartbeat(1, 10)).unwrap();
+        let mut registry = c.ask(0, heartbeat(1, 10)).unwrap().registry;
         let refused = c.ask(0, open.clone()).unwrap_err();
         assert!(refused.status == Status::NOT_READY && refused.detail.contains("metad-2"), "{refused}");
         if comes {
-            c.ask(0, heartbeat(2, 10)).unwrap();
+            registry = c.ask(0, heartbeat(2, 10)).unwrap().registry;
+            c.ask(0, Heartbeat { registry, ..heartbeat(2, 10) }).unwrap();
         } else {
             c.pass(CONFIG.probably_offline_ms);
+            registry = c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap().registry;
         }
+        c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap();
         c.ask(0, open.clone()).unwrap();
     }
+}
+
+/// Goal: nobody relies on a start of mgmtd that no metadata server remembers: when the answer to one is lost, an older copy
+/// of the directory that takes its place would not be found out, and give the same id again.
+#[test]
+fn a_start_that_no_metad_was_told_vouches_for_nothing() {
+    let mut c = Cluster::new();
+    begin(&mut c, 1);
+    let before = life(&mut c, (1, METAD), (0, 10), 0).unwrap().registry;
+    c.ask(0, Heartbeat { registry: before, ..heartbeat(1, 10) }).unwrap();
+    let old = c.registry.state().clone();
+    c.restart();
+    begin(&mut c, 2);
+    let open =
+        OpenSession { uuid: Uuid([3; 16]), host: "h".into(), mount: "/m".into(), machine: Uuid([1; 16]) };
+    let beat = |registry| Heartbeat { registry, ..heartbeat(1, 10) };
+    // This answer is lost, and so is that to whatever was sent before it came.
+    let told = c.ask(0, beat(before)).unwrap().registry;
+    assert_eq!(told, c.registry.state().age(), "it is the newest: who was heard may be told");
+    let refused = c.ask(0, open.clone()).unwrap_err();
+    assert!(
+        refused.status == Status::NOT_READY && refused.detail.contains("does not know that yet"),
+        "{refused}"
+    );
+    let mut older = Registry::new(CONFIG, old, Term(3), Millis(0));
+    let mut out = Output::default();
+    older.begin(3, &mut out);
+    let ask = |m| Input::Request { reply_to: 0, peer: Default::default(), request: m };
+    older.step(Millis(0), ask(beat(before).into()), &mut out);
+    assert!(out.outdated.is_none(), "nobody can tell");
+    // It comes once more, and this time it is heard: from now on anything older is found out.
+    let told = c.ask(0, beat(before)).unwrap().registry;
+    c.ask(0, beat(told)).unwrap();
+    c.ask(0, open).unwrap();
+    older.step(Millis(0), ask(beat(told).into()), &mut out);
+    assert!(out.outdated.is_some());
+    // Who comes later for the first time has nothing to say in that.
+    life(&mut c, (2, METAD), (0, 10), 0).unwrap();
+    c.session(4);
+}
+
+/// Goal: what an administrator orders of a mgmtd that may be an older copy is not carried out: the newest would not know of it.
+#[test]
+fn an_older_registry_ends_no_session_and_moves_no_shard() {
+    let mut c = Cluster::new();
+    begin(&mut c, 1);
+    let registry = life(&mut c, (1, METAD), (0, 10), 0).unwrap().registry;
+    c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap();
+    life(&mut c, (2, METAD), (0, 10), 0).unwrap();
+    let formatted = c.at(0..4);
+    c.ask(0, Heartbeat { formatted, ..heartbeat(1, 10) }).unwrap();
+    let client = c.session(8).client;
+    let (evict, give) = (Evict { client }, GiveShard { shard: ShardId(1), node: NodeId(2) });
+    c.restart();
+    begin(&mut c, 2);
+    let logged = c.log.len();
+    let unknown = Evict { client: ClientId(99) };
+    let refused = [evict.clone(), unknown].map(|m| c.ask_as(ADMIN, m).unwrap_err());
+    for refused in refused.into_iter().chain([c.ask_as(ADMIN, give.clone()).unwrap_err()]) {
+        assert!(
+            refused.status == Status::NOT_READY && refused.detail.contains("has not heard metad-"),
+            "{refused}"
+        );
+    }
+    assert_eq!(c.log.len(), logged);
+    for _ in 0..2 {
+        for node in [1, 2] {
+            let registry = c.registry.state().age();
+            c.ask(0, Heartbeat { registry, ..heartbeat(node, 10) }).unwrap();
+        }
+    }
+    c.ask_as(ADMIN, evict).unwrap();
+    c.ask_as(ADMIN, give).unwrap();
 }
 
 /// Goal: an older registry that is put back by mistake, and found out, leaves nothing behind: a daemon that knew no better

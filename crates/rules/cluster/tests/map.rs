@@ -149,12 +149,12 @@ fn one_change_is_told_alone() {
     assert_eq!((whole.nodes.len(), whole.targets.len(), whole.shards.len()), (100, 1_000, 64));
     let moved = whole.targets[500].clone();
     report(&mut c, &moved, 1 << 39);
-    let told = c.ask(0, GetMap { known: whole.version }).unwrap();
+    let told = c.ask_as(ADMIN, GetMap { known: whole.version }).unwrap();
     assert_eq!((told.base, told.targets.len(), told.nodes.len()), (whole.version, 1, 0));
     let (before, after) = (c.map().to_bytes().len(), told.to_bytes().len());
     println!("a change of one target: {before} bytes as a whole map, {after} as a difference");
     assert!(before > 100 << 10 && after < 1 << 10, "{before} {after}");
-    let nothing = c.ask(0, GetMap { known: told.version }).unwrap();
+    let nothing = c.ask_as(ADMIN, GetMap { known: told.version }).unwrap();
     assert_eq!((nothing.base, nothing.version, nothing.targets.len()), (told.version, told.version, 0));
 }
 
@@ -165,7 +165,7 @@ fn what_is_not_known_is_told_whole() {
     let mut c = Cluster::new();
     c.node(1, ServiceKind::Metad, "").unwrap();
     let old = c.map().version;
-    let base = |c: &mut Cluster, known| c.ask(0, GetMap { known }).unwrap().base;
+    let base = |c: &mut Cluster, known| c.ask_as(ADMIN, GetMap { known }).unwrap().base;
     assert_eq!(base(&mut c, old), old);
     assert_eq!(base(&mut c, MapVersion(old.0 + 1)), MapVersion(0));
     assert_eq!(base(&mut c, MapVersion(old.0 - 1)), MapVersion(0), "nobody was told that one");
@@ -265,7 +265,7 @@ fn differences_make_the_whole() {
             if dice.below(3) != 0 {
                 continue;
             }
-            let told = c.ask(0, GetMap { known: view.version() }).unwrap();
+            let told = c.ask_as(ADMIN, GetMap { known: view.version() }).unwrap();
             if told.is_whole() {
                 wholes += 1;
             } else {
@@ -287,7 +287,7 @@ fn gaps_are_noticed() {
     c.node(1, ServiceKind::Metad, "").unwrap();
     let first = c.map();
     c.node(2, ServiceKind::Metad, "").unwrap();
-    let second = c.ask(0, GetMap { known: first.version }).unwrap();
+    let second = c.ask_as(ADMIN, GetMap { known: first.version }).unwrap();
     let mut view = ClusterView::default();
     assert_eq!(view.take(second.clone()), Err(Gap));
     assert_eq!(view, ClusterView::default());

@@ -5,8 +5,8 @@ mod bed;
 use bed::{CONFIG, Cluster, heartbeat, registration};
 use skep_cluster::{Input, Peer, Registry, State};
 use skep_types::{
-    Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, MapVersion, NodeId, Reachability,
-    ServiceKind, TargetId, Term, Uuid,
+    Capacity, Consistency, Decode, Encode, FenceEpoch, MapVersion, NodeId, Reachability, ServiceKind,
+    TargetId, Term, Uuid,
 };
 use skep_wire::Status;
 use skep_wire::mgmt::*;
@@ -47,7 +47,7 @@ fn shards_are_spread_over_the_metads_of_a_new_cluster() {
     c.node(2, ServiceKind::Metad, "").unwrap();
     assert!(c.map().shards.iter().all(|shard| shard.members.is_empty()), "one is missing");
     let last = MgmtRequest::from(registration(3, ServiceKind::Metad, "m3"));
-    let peer = Peer { client: ClientId(0) };
+    let peer = Peer::default();
     let notes = c.step(Input::Request { reply_to: 7, peer, request: last }).notes;
     let told = notes.iter().find(|note| note.contains("4 shards are spread")).unwrap();
     assert!(told.contains(": metad-1, metad-2, m3; whoever registers later gets none"), "{told}");

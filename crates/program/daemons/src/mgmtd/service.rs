@@ -135,7 +135,7 @@ impl Mgmtd {
 
     fn own_request(&mut self, request: MgmtRequest) -> Result<Vec<u8>, String> {
         let mut out = Output::default();
-        let peer = skep_cluster::Peer { client: ClientId(0) };
+        let peer = skep_cluster::Peer::default();
         self.registry.step(now(), Input::Request { reply_to: 0, peer, request }, &mut out);
         let answer = out.answers.pop().map(|(_, answer)| answer);
         self.take(out);
@@ -187,7 +187,8 @@ impl Mgmtd {
             Err(refusal) => return (Err(refusal), false),
         };
         let mut out = Output::default();
-        let who = skep_cluster::Peer { client: speaks_for(peer) };
+        let admin = peer.hello.role == Role::Admin;
+        let who = skep_cluster::Peer { client: speaks_for(peer), admin };
         self.registry.step(now(), Input::Request { reply_to: 0, peer: who, request }, &mut out);
         let answer =
             out.answers.pop().map_or_else(|| Err(Refusal::new(Status::NOT_READY)), |(_, answer)| answer);

@@ -22,6 +22,9 @@ pub const CONFIG: Config = Config {
     canary_trusts_itself: false,
 };
 
+/// An administrator.
+pub const ADMIN: Peer = Peer { client: ClientId(0), admin: true };
+
 /// A registration in the first life of a daemon.
 pub fn registration(uuid: u8, service: ServiceKind, alias: &str) -> RegisterNode {
     RegisterNode {
@@ -86,7 +89,13 @@ impl Cluster {
     where
         MgmtRequest: From<M>,
     {
-        let peer = Peer { client: ClientId(client) };
+        self.ask_as(Peer { client: ClientId(client), admin: false }, m)
+    }
+
+    pub fn ask_as<M: Message>(&mut self, peer: Peer, m: M) -> Result<M::Reply, Refusal>
+    where
+        MgmtRequest: From<M>,
+    {
         let mut out = self.step(Input::Request { reply_to: 7, peer, request: m.into() });
         assert_eq!(out.answers.len(), 1);
         let (to, answer) = out.answers.pop().unwrap();
@@ -175,7 +184,8 @@ impl Cluster {
         shards.into_iter().map(at).collect()
     }
 
+    /// As an administrator is shown it.
     pub fn map(&mut self) -> MapReply {
-        self.ask(0, GetMap { known: MapVersion(0) }).unwrap()
+        self.ask_as(ADMIN, GetMap { known: MapVersion(0) }).unwrap()
     }
 }
