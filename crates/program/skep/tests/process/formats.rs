@@ -1,8 +1,10 @@
 //! State directories as a release left them are opened by every later one, with all that is in them.
 
+use super::moves::{arrives, give, place};
 use super::pools::targets_of;
 use super::{Running, bytes, plan, start};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, mknodat, setxattr};
+use skep_rig::Plan;
 use skep_types::limits::FORMAT_FILES;
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
@@ -121,41 +123,147 @@ fn go_on(cluster: &Running) {
     assert!(fs::read(dir.join("new")).unwrap() == bytes(10, 300_000));
 }
 
+/// Shards of the cluster with several metadata servers and groups.
+const SHARDS: u64 = 4;
+/// One of them is given to a group that did not have it, before the archive is made.
+const GIVEN: u64 = 1;
+/// A file that says to which: which group has which shard at first is not always the same.
+const GIVEN_TO: &str = "given to";
+/// The archive is small, also with the logs of all groups.
+const LARGE: usize = 20_000;
+
+fn on(cluster: &Running, shard: u64) -> PathBuf {
+    cluster.mount().join(format!("on-{shard}"))
+}
+
+/// A directory on each shard, and what was changed when one of them had moved.
+fn write_shards(cluster: &Running) {
+    for shard in 0..SHARDS {
+        let dir = on(cluster, shard);
+        cluster.admin(["dir", "create", "--shard", &shard.to_string(), dir.to_str().unwrap()]).unwrap();
+        fs::create_dir(dir.join("sub")).unwrap();
+        fs::write(dir.join("sub/small"), bytes(shard as u32, 100)).unwrap();
+        fs::write(dir.join("large"), bytes(shard as u32, LARGE)).unwrap();
+        fs::hard_link(dir.join("large"), dir.join("sub/also large")).unwrap();
+    }
+    // The name of a directory on one shard, its contents on another.
+    let below = on(cluster, 2).join("below");
+    cluster.admin(["dir", "create", "--shard", &GIVEN.to_string(), below.to_str().unwrap()]).unwrap();
+    let to = if place(cluster, GIVEN).1 == "metad-2.1" { "metad-1.1" } else { "metad-2.1" };
+    give(cluster, GIVEN, to);
+    arrives(cluster, GIVEN, to);
+    fs::write(cluster.mount().join(GIVEN_TO), to).unwrap();
+    fs::write(below.join("since"), bytes(9, LARGE)).unwrap();
+    fs::rename(on(cluster, GIVEN).join("large"), on(cluster, GIVEN).join("renamed")).unwrap();
+    fs::remove_dir_all(on(cluster, 3)).unwrap();
+    rustix::fs::syncfs(File::open(cluster.mount()).unwrap()).unwrap();
+}
+
+fn check_shards(cluster: &Running) {
+    arrives(cluster, GIVEN, &fs::read_to_string(cluster.mount().join(GIVEN_TO)).unwrap());
+    for shard in 0..3 {
+        let dir = on(cluster, shard);
+        assert_eq!(fs::metadata(&dir).unwrap().ino() >> 48, shard);
+        assert!(fs::read(dir.join("sub/small")).unwrap() == bytes(shard as u32, 100));
+        let large = dir.join(if shard == GIVEN { "renamed" } else { "large" });
+        assert!(fs::read(&large).unwrap() == bytes(shard as u32, LARGE));
+        assert!(fs::read(dir.join("sub/also large")).unwrap() == bytes(shard as u32, LARGE));
+        assert_eq!(fs::metadata(&large).unwrap().nlink(), 2);
+    }
+    let below = on(cluster, 2).join("below");
+    assert_eq!(fs::metadata(&below).unwrap().ino() >> 48, GIVEN);
+    assert!(fs::read(below.join("since")).unwrap() == bytes(9, LARGE));
+    assert!(!on(cluster, 3).exists());
+}
+
+/// The work goes on, and so do moves.
+fn go_on_with_shards(cluster: &Running) {
+    let dir = on(cluster, GIVEN);
+    fs::write(dir.join("new"), bytes(10, LARGE)).unwrap();
+    give(cluster, GIVEN, "metad-1");
+    arrives(cluster, GIVEN, "metad-1");
+    assert!(fs::read(dir.join("new")).unwrap() == bytes(10, LARGE));
+    fs::remove_file(dir.join("renamed")).unwrap();
+    assert!(fs::read(dir.join("sub/also large")).unwrap() == bytes(GIVEN as u32, LARGE));
+    fs::remove_dir_all(on(cluster, 2)).unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// A cluster of which each release leaves an archive.
+struct Kind {
+    /// Behind the release, in the archive's name.
+    name: &'static str,
+    plan: Plan,
+    write: fn(&Running),
+    check: fn(&Running),
+    go_on: fn(&Running),
+}
+
+fn kinds() -> [Kind; 2] {
+    let groups = Plan { metas: 2, groups: 2, shards: SHARDS as u32, ..plan() };
+    [
+        Kind { name: "", plan: plan(), write: write_tree, check: check_tree, go_on },
+        Kind {
+            name: "-groups",
+            plan: groups,
+            write: write_shards,
+            check: check_shards,
+            go_on: go_on_with_shards,
+        },
+    ]
+}
+
 /// Writes the archive of this release: with a log to be replayed, as a power cut leaves it.
-fn write_archive(cluster: &Running, archive: &Path) {
-    write_tree(cluster);
-    cluster.one("metad").unwrap().kill().unwrap();
+fn write_archive(cluster: &Running, write: fn(&Running), archive: &Path) {
+    write(cluster);
+    cluster.of("metad").iter().for_each(|metad| metad.kill().unwrap());
     cluster.one("mgmtd").unwrap().kill().unwrap();
     cluster.down().unwrap();
     fs::create_dir_all(archive.parent().unwrap()).unwrap();
-    let words =
-        ["--create", "--sparse", "--gzip", "--owner=0", "--group=0", "--file", archive.to_str().unwrap()];
-    tar(&[&words[..], &KEPT].concat(), &cluster.dir());
+    let words = ["--create", "--sparse", "--gzip", "--owner=0", "--group=0", "--file"];
+    let words = [&words[..], &[archive.to_str().unwrap()], &KEPT].concat();
+    tar(&words, &cluster.dir());
     cluster.up().unwrap();
 }
 
+/// Of one kind: those of a release are its name, that of the kind, and the ending.
+fn archives_of(kind: &Kind) -> Vec<PathBuf> {
+    let others = kinds();
+    let is_of_kind = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        let release = name.strip_suffix(".tar.gz").unwrap();
+        let mut fitting = others.iter().filter(|other| release.ends_with(other.name));
+        fitting.next_back().is_some_and(|other| other.name == kind.name)
+    };
+    let all = fs::read_dir(archives()).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<PathBuf> = all.filter(is_of_kind).collect();
+    all.sort();
+    all
+}
+
 /// Goal: directories of this release and of every one before that they are kept of are opened, show what was written,
-/// and work goes on in them. With SKEP_WRITE_FIXTURES the archive of this release is made first.
+/// and work goes on in them: of a cluster with one metadata server, and of one with several, of which each has several
+/// groups. With SKEP_WRITE_FIXTURES archives of this release that are missing are made first.
 #[test]
 fn directories_of_releases_open() {
-    let cluster = start(plan());
-    let own = archives().join(format!("{FORMAT_FILES}.tar.gz"));
-    if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
-        write_archive(&cluster, &own);
-    }
-    let mut all: Vec<PathBuf> =
-        fs::read_dir(archives()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    all.sort();
-    assert!(all.contains(&own), "{} is missing: SKEP_WRITE_FIXTURES=1 makes it", own.display());
-    for archive in all {
-        cluster.down().unwrap();
-        for name in KEPT {
-            let path = cluster.dir().join(name);
-            if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+    for kind in kinds() {
+        let cluster = start(kind.plan.clone());
+        let own = archives().join(format!("{FORMAT_FILES}{}.tar.gz", kind.name));
+        if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() && !own.exists() {
+            write_archive(&cluster, kind.write, &own);
         }
-        tar(&["--extract", "--gzip", "--file", archive.to_str().unwrap()], &cluster.dir());
-        cluster.up().unwrap_or_else(|e| panic!("{}: {e}", archive.display()));
-        check_tree(&cluster);
-        go_on(&cluster);
+        let all = archives_of(&kind);
+        assert!(all.contains(&own), "{} is missing: SKEP_WRITE_FIXTURES=1 makes it", own.display());
+        for archive in all {
+            cluster.down().unwrap();
+            for name in KEPT {
+                let path = cluster.dir().join(name);
+                if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+            }
+            tar(&["--extract", "--gzip", "--file", archive.to_str().unwrap()], &cluster.dir());
+            cluster.up().unwrap_or_else(|e| panic!("{}: {e}", archive.display()));
+            (kind.check)(&cluster);
+            (kind.go_on)(&cluster);
+        }
     }
 }
