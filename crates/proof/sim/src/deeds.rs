@@ -84,9 +84,11 @@ pub enum Theme {
     LateWrites,
     /// Directories on other shards, and messages between shards that come twice.
     Afar,
+    /// Files that several change and truncate, and truncates whose server gives up before they arrive.
+    LateTrims,
 }
 
-const THEMES: [Theme; 9] = [
+const THEMES: [Theme; 10] = [
     Theme::All,
     Theme::All,
     Theme::All,
@@ -96,6 +98,7 @@ const THEMES: [Theme; 9] = [
     Theme::Intruders,
     Theme::LateWrites,
     Theme::Afar,
+    Theme::LateTrims,
 ];
 /// What one is about, and little else.
 const MUCH: u64 = 200;
@@ -143,6 +146,7 @@ impl Deeds {
             }
             Theme::LateWrites => scale(&mut deeds, &[Deed::Append], MUCH),
             Theme::Afar => scale(&mut deeds, &[Deed::Afar], MUCH),
+            Theme::LateTrims => scale(&mut deeds, &[Deed::Contend], MUCH),
         }
         Self {
             deeds,

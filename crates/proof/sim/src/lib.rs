@@ -169,6 +169,7 @@ impl Canary {
             Self::DecidesBeforeVotesAreDurable | Self::StrayPrepare | Self::LaneLeftBehind => {
                 Some(Theme::Afar)
             }
+            Self::RepeatsOnAnyLine => Some(Theme::LateTrims),
             _ => None,
         }
     }

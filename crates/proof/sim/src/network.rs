@@ -106,6 +106,8 @@ pub struct Weather {
     pub twice: u64,
     /// Writes to chunk files that are held up for so long that the file has another layout when they arrive.
     pub hold_up_writes: u64,
+    /// Truncates of chunk files whose sender gives up before they arrive.
+    pub late_trims: u64,
 }
 
 #[derive(Debug, Default)]
@@ -188,6 +190,12 @@ impl Network {
 
     fn is_blocked(&self, from: u32, to: u32, now: u64) -> bool {
         self.partitions.get(&(from, to)).is_some_and(|until| now < *until)
+    }
+
+    /// Does the sender give up before it arrives?
+    fn is_late(&self, kind: u16, hub: &mut Hub) -> bool {
+        let often = if kind == TrimChunk::KIND { self.weather.late_trims } else { 0 };
+        hub.permille(self.weather.late.max(often))
     }
 
     fn delay_of_request(&self, kind: u16, hub: &mut Hub) -> u64 {
@@ -307,6 +315,7 @@ impl Network {
         let arrival = connection.last_arrival.max(hub.now + delay);
         connection.last_arrival = arrival;
         self.come_twice(&flight, arrival, hub, queue);
+        let kind = flight.kind;
         self.flights.insert(id, flight);
         if hub.permille(self.weather.lose_request) {
             hub.coverage.hit("a request was lost");
@@ -314,7 +323,7 @@ impl Network {
             let due = hub.now + hub.rng.below(PATIENCE_MAX);
             self.break_off(id, due, hub, queue);
             self.flights.remove(&id);
-        } else if hub.permille(self.weather.late) {
+        } else if self.is_late(kind, hub) {
             // The sender gives up first. Whether the request is still read decides the daemon.
             self.break_off(id, hub.now + hub.rng.below(20), hub, queue);
             queue.at(arrival + hub.rng.below(HELD_UP_MAX), &mut hub.rng, Event::Arrive(id));

@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 
 /// Of a thousand writes to chunk files so many are held up, in seeds that are about that.
 const LATE_WRITES: u64 = 500;
+/// Of a thousand truncates of chunk files so many arrive when their server has given up, in seeds that are about that.
+const LATE_TRIMS: u64 = 300;
 /// Of a thousand messages of servers so many come twice, in seeds that are about that.
 const TWICE: u64 = 300;
 /// Earliest end of chaos, in milliseconds.
@@ -88,6 +90,7 @@ impl Mood {
                 _ => rng.pick(&[0, 10, 50]),
             },
             hold_up_writes: if hub.deeds.theme == Theme::LateWrites { LATE_WRITES } else { 0 },
+            late_trims: if hub.deeds.theme == Theme::LateTrims { LATE_TRIMS } else { 0 },
         };
         let mood = Self {
             calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
