@@ -230,8 +230,8 @@ impl Registry {
         let shards = self.state.shards.iter().filter(|shard| shard.members.contains(&m.node)).count();
         if shards > 0 {
             return busy(format!(
-                "{alias} holds {shards} metadata shards, and they do not move by themselves: start it again, with \
-                 the same state directory"
+                "{alias} holds {shards} metadata shards: start it again, with the same state directory, and give \
+                 them to another server first, `skep shard give`"
             ));
         }
         let reachability = self.nodes.get(&m.node).map(|pulse| pulse.reachability);

@@ -296,7 +296,7 @@ fn idle_check(status: &StatusReply) -> Option<Check> {
     );
     let hint = format!(
         "nothing, if so meant. `metas` of mgmtd counts groups, not servers, and whoever registers after so many gets none: for a \
-         new cluster over all of them, metas = {} before its first start; in one that is used shards stay where they are",
+         new cluster over all of them, metas = {} before its first start; in one that is used, `skep shard give`",
         groups.len()
     );
     Some(check(Verdict::Note, "shard", "groups", detail, &hint))
