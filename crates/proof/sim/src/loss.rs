@@ -3,6 +3,7 @@
 
 use crate::drive::{SimLane, read};
 use crate::hub::Cut;
+use crate::program::session_of;
 use skep_client::{OpenHow, Seek};
 use skep_meta::store::Store;
 use skep_types::{ChunkId, Decode, Errno, Ino, Layout, TargetId, WRITTEN};
@@ -139,7 +140,16 @@ async fn read_all(lane: &SimLane, ino: Ino, size: u64) -> Result<Vec<u8>, Errno>
 /// A read gave EIO: a power cut took chunk files that were written and not synced, and nothing else. They are given
 /// up, so that the history can go on. `false`: nothing of the file is lost any more.
 pub async fn give_up(lane: &SimLane, ino: Ino) -> Result<bool, String> {
-    let lost = lane.repair(ino).await.map_err(|errno| format!("inode {ino}: repair: {errno}"))?;
+    let mut begun = false;
+    let lost = loop {
+        let session = session_of(&lane.port().shared);
+        match lane.repair(ino).await {
+            Ok(lost) => break lost,
+            // Evicted before the answer came: it may have been done, or not.
+            Err(Errno::EIO) if session_of(&lane.port().shared) != session => begun = true,
+            Err(errno) => return Err(format!("inode {ino}: repair: {errno}")),
+        }
+    };
     if let Some(synced) = lost.iter().find(|lost| lost.floor > WRITTEN) {
         return Err(format!("a chunk file is shorter than what was synced: {synced:?}"));
     }
@@ -150,5 +160,5 @@ pub async fn give_up(lane: &SimLane, ino: Ino) -> Result<bool, String> {
     if !lost.is_empty() {
         hub.coverage.hit("what a power cut took was given up");
     }
-    Ok(!lost.is_empty())
+    Ok(begun || !lost.is_empty())
 }
