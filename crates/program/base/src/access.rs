@@ -13,9 +13,9 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use skep_net::{Endpoint, Keyring, choose, machine_id};
 use skep_types::{Role, ShardId};
-use skep_wire::Message;
 use skep_wire::meta::ShardCall;
 use skep_wire::mgmt::{ClusterStatus, NodeEntry, StatusReply};
+use skep_wire::{Message, Status};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -314,31 +314,69 @@ impl NodeLink {
     /// Asks a shard of a metadata server.
     pub fn ask_shard<M: Message>(&mut self, shard: ShardId, message: &M) -> Result<M::Reply, CallError> {
         let deadline = Instant::now() + self.limit;
+        patiently(deadline, || self.call_shard(shard, message, deadline))
+    }
+
+    /// Asks it once.
+    pub(crate) fn call_shard<M: Message>(
+        &mut self,
+        shard: ShardId,
+        message: &M,
+        deadline: Instant,
+    ) -> Result<M::Reply, CallError> {
         let call = ShardCall { shard, ..ShardCall::default() };
-        patiently(deadline, || self.caller.call_shard(call, message, deadline)).map(|(_, reply)| reply)
+        self.caller.call_shard(call, message, deadline).map(|(_, reply)| reply)
     }
 }
 
 /// Repeats what a starting service puts off.
 fn patiently<T>(deadline: Instant, mut ask: impl FnMut() -> Result<T, CallError>) -> Result<T, CallError> {
     loop {
-        match ask() {
-            Err(CallError::Refused(refusal))
-                if refusal.status.is_transient() && Instant::now() + RETRY_PAUSE < deadline =>
-            {
-                std::thread::sleep(RETRY_PAUSE);
-            }
-            other => return other,
+        let outcome = ask();
+        if !is_asked_again(&outcome, Status::is_transient, deadline) {
+            return outcome;
         }
     }
+}
+
+/// Was it refused in such a way that it is asked again? Then a pause has passed, for which there is time.
+pub(crate) fn is_asked_again<T>(
+    outcome: &Result<T, CallError>,
+    why: impl Fn(Status) -> bool,
+    deadline: Instant,
+) -> bool {
+    let is_meant = matches!(outcome, Err(CallError::Refused(refusal)) if why(refusal.status));
+    let again = is_meant && Instant::now() + RETRY_PAUSE < deadline;
+    if again {
+        std::thread::sleep(RETRY_PAUSE);
+    }
+    again
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skep_wire::Refusal;
 
     fn args() -> AccessArgs {
         AccessArgs { mgmtd: Vec::new(), key: None, cluster: None, insecure: false, timeout: Period::secs(1) }
+    }
+
+    /// Goal: what a service puts off is asked again while there is time, what is final once.
+    #[test]
+    fn only_what_is_put_off_is_asked_again() {
+        let asked = |status, time| {
+            let (mut asked, deadline) = (0, Instant::now() + time);
+            let answer = patiently(deadline, || {
+                asked += 1;
+                if asked < 3 { Err(CallError::Refused(Refusal::new(status))) } else { Ok(()) }
+            });
+            (asked, answer.is_ok())
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!(asked(Status::NOT_READY, minute), (3, true));
+        assert_eq!(asked(Status::NOT_READY, Duration::ZERO), (1, false));
+        assert_eq!(asked(Status::NOT_LEADER, minute), (1, false), "it does not know where to ask");
     }
 
     /// Goal: a mount's source gives back the addresses of fstab and of `skep up`.

@@ -1,24 +1,19 @@
 //! From names to inodes: by the mount that a path lies on, or by walking the cluster's namespace.
 
-use crate::access::{AccessArgs, Cluster, NodeLink};
+use crate::access::{AccessArgs, Cluster, NodeLink, is_asked_again};
 use crate::caller::CallError;
 use crate::deadline::{self, Way};
 use crate::mounted::{self, Link};
 use crate::{Failure, Outcome};
 use skep_types::{Consistency, Ino, Kind, Name, NodeId, PoolId, Reachability, ShardId, TargetId};
+use skep_wire::Message;
 use skep_wire::meta::Lookup;
 use skep_wire::mgmt::{NodeEntry, ShardState, StatusReply, TargetEntry};
-use skep_wire::{Message, Status};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
-use std::time::Duration;
-
-/// How often a shard that has moved is looked for.
-const MOVES_FOLLOWED: u32 = 8;
-/// Pause before the first of these looks; each is longer by as much.
-const MOVE_PAUSE: Duration = Duration::from_millis(50);
+use std::time::{Duration, Instant};
 
 /// Names for the numbers in answers.
 pub struct Names<'a> {
@@ -104,26 +99,18 @@ impl Namespace {
         Ok(Self { cluster, status, links: BTreeMap::new(), limit })
     }
 
-    /// Asks the shard that holds an inode; after a move, where it has gone.
+    /// Asks the shard that holds an inode, again while its server starts, and after a move where it has gone.
     pub fn ask<M: Message>(&mut self, ino: Ino, message: &M) -> Outcome<M::Reply> {
-        let mut moves = 0;
+        let deadline = Instant::now() + self.cluster.limit;
         loop {
             let leader = Names::of(&self.status).leader(ino.shard())?;
-            let (node, alias) = (leader.node, leader.alias.clone());
-            let link = match self.links.entry(node) {
-                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-                std::collections::btree_map::Entry::Vacant(new) => new.insert(self.cluster.node(leader)),
-            };
-            match link.ask_shard(ino.shard(), message) {
-                Err(CallError::Refused(refusal))
-                    if moves < MOVES_FOLLOWED
-                        && [Status::NOT_LEADER, Status::ELSEWHERE].contains(&refusal.status) =>
-                {
-                    moves += 1;
-                    std::thread::sleep(MOVE_PAUSE * moves);
-                    self.status = self.cluster.status()?;
-                }
-                outcome => return outcome.map_err(|e| Failure::call(&alias, &e)),
+            let link = self.links.entry(leader.node).or_insert_with(|| self.cluster.node(leader));
+            let outcome = link.call_shard(ino.shard(), message, deadline);
+            if !is_asked_again(&outcome, |why| why.is_transient() || why.is_misdirected(), deadline) {
+                return outcome.map_err(|e| Failure::call(&leader.alias, &e));
+            }
+            if matches!(&outcome, Err(CallError::Refused(refusal)) if refusal.status.is_misdirected()) {
+                self.status = self.cluster.status()?;
             }
         }
     }

@@ -83,7 +83,7 @@ impl Registry {
         }
     }
 
-    /// Ids of sessions are given, sessions are said to have ended, maps are told, and administrators end sessions and move
+    /// Ids of sessions are given, sessions end by force or are said to have ended, maps are told, and administrators move
     /// shards, only when it is sure that this is not an older registry: a metadata server would have said so. One of them may
     /// have been away in the time that the registry has lost, so all are waited for that do not count as away already, and
     /// one at least. Each must have said as well that it knows of this start: else an older registry that takes this one's
@@ -138,6 +138,7 @@ impl Registry {
         own(peer, m.client)?;
         // Closing twice is fine: the first answer may have been lost.
         if m.died && self.sessions.contains_key(&m.client) {
+            self.require_vouched()?;
             // Requests of the dead process may still lie in servers' buffers: no orderly end.
             self.fence(m.client, "its mount died, and another took its place".into(), out);
         } else if self.sessions.remove(&m.client).is_some() {
@@ -161,8 +162,12 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends the sessions that were silent for too long.
+    /// Ends the sessions that were silent for too long. They may speak to a newer registry: a fence is never lifted, and its
+    /// epoch would stand for another fence there.
     pub(crate) fn watch_sessions(&mut self, now: Millis, out: &mut Output) {
+        if self.require_vouched().is_err() {
+            return;
+        }
         let limit = self.config.session_timeout_ms;
         let silent: Vec<_> = self
             .sessions

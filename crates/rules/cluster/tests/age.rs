@@ -396,6 +396,40 @@ fn an_older_registry_ends_no_session_and_moves_no_shard() {
     c.ask_as(ADMIN, give).unwrap();
 }
 
+/// Goal: a registry that may be an older copy ends no session that is silent, for it may speak to the newest one, nor that of a
+/// mount that died: a fence is for ever, and its epoch is that of another fence there. Once it is vouched for it does.
+#[test]
+fn an_older_registry_fences_nobody() {
+    let mut c = Cluster::new();
+    begin(&mut c, 1);
+    let registry = life(&mut c, (1, METAD), (0, 10), 0).unwrap().registry;
+    c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap();
+    let (silent, dead) = (c.session(8).client, c.session(9).client);
+    c.restart();
+    begin(&mut c, 2);
+    let buries = |c: &mut Cluster| c.ask(dead.0, CloseSession { client: dead, died: true });
+    assert_eq!(buries(&mut c).unwrap_err().status, Status::NOT_READY);
+    c.pass(2 * CONFIG.session_timeout_ms);
+    let list = c.ask(0, GetFences {}).unwrap();
+    assert_eq!((list.epoch, list.fences.len(), list.sessions), (FenceEpoch(1), 0, vec![silent, dead]));
+    let registry = c.ask(0, heartbeat(1, 10)).unwrap().registry;
+    c.ask(dead.0, RenewSession { client: dead }).unwrap();
+    c.pass(0);
+    assert!(
+        c.ask(0, GetFences {}).unwrap().fences.is_empty(),
+        "the metadata server does not know of this start"
+    );
+    c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap();
+    c.pass(0);
+    let fenced = |c: &mut Cluster| {
+        let list = c.ask(0, GetFences {}).unwrap();
+        list.fences.iter().map(|fence| fence.client).collect::<Vec<_>>()
+    };
+    assert_eq!(fenced(&mut c), [silent]);
+    buries(&mut c).unwrap();
+    assert_eq!(fenced(&mut c), [silent, dead]);
+}
+
 /// Goal: an older registry that is put back by mistake, and found out, leaves nothing behind: a daemon that knew no better
 /// and was registered by it does not make the newest one look older (the simulator's seed 28).
 #[test]

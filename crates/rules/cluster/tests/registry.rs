@@ -233,6 +233,7 @@ fn restart_gives_back_the_same_state() {
     let before = c.map().version;
     c.restart();
     assert!(c.map().version > before);
+    c.node(1, ServiceKind::Metad, "").unwrap();
     c.pass(59_999);
     assert_eq!(c.ask(0, GetFences {}).unwrap().sessions.len(), 1);
     c.pass(1);

@@ -189,10 +189,12 @@ impl<S: Store> Group<S> {
             _ => {}
         }
         let Some(shard) = self.shards.get_mut(&id) else {
-            let answer = self.host.not_here(&request);
+            let why = self.host.not_here(id);
+            let answer = self.host.refused(&request, why);
             self.host.reply(request.reply_to, ShardStamp::default(), answer);
             return Ok(());
         };
+        let withheld_for = shard.withheld_for(&self.host);
         match &request.message {
             MetaRequest::AskHistory(m) => {
                 let admitted = shard.admit(&mut self.host, &request);
@@ -203,6 +205,12 @@ impl<S: Store> Group<S> {
             }
             MetaRequest::Events(m) => {
                 self.ask_events(&request, m);
+                Ok(())
+            }
+            _ if withheld_for.is_some() => {
+                let why = withheld_for.map(|to| self.host.withheld(id, to));
+                let answer = self.host.refused(&request, why);
+                self.host.reply(request.reply_to, ShardStamp::default(), answer);
                 Ok(())
             }
             _ => {

@@ -125,7 +125,7 @@ pub const POOLS_ASKED_MAX: usize = 64;
 /// A target that does not answer so often leaves its stripe of an extent open.
 pub const SEAL_FAILURES_MAX: u32 = 8;
 /// A target that a client called full gets no new chunks for so long, unless its free space is seen to grow: figures come
-/// later.
+/// later. Nor does a metadata server get directories that has called itself full.
 pub const FULL_MS: u64 = 5_000;
 
 /// By so many bytes.

@@ -33,6 +33,10 @@ pub struct Admission {
     /// `None` until the fences were fetched once: a restarted target must not serve before.
     epoch: Option<FenceEpoch>,
     fenced: BTreeSet<ClientId>,
+    /// Sessions up to this one that are not in `living` have ended, whether a list names them or not: mgmtd uses no id twice,
+    /// and one that was put back from a backup does not know those that were opened since.
+    horizon: ClientId,
+    living: BTreeSet<ClientId>,
     tombstones: BTreeSet<(Ino, Generation)>,
     tombstone_order: VecDeque<(Ino, Generation)>,
     config: Config,
@@ -66,6 +70,8 @@ impl Admission {
             config,
             epoch: None,
             fenced: BTreeSet::new(),
+            horizon: ClientId(0),
+            living: BTreeSet::new(),
             tombstones: BTreeSet::new(),
             tombstone_order: VecDeque::new(),
         }
@@ -76,20 +82,32 @@ impl Admission {
         self.epoch.unwrap_or(FenceEpoch(0))
     }
 
-    /// Refuses the clients of a fence list from now on, while requests of theirs may still be in work: the epoch
+    /// Refuses from now on those who have ended by a fence list, while requests of theirs may still be in work: the epoch
     /// rises (by [`Admission::set_fences`]) when those are done, for whoever sees it relies on that.
     pub fn refuse(&mut self, fences: &FencesReply) {
-        self.fenced.extend(fences.fences.iter().map(|fence| fence.client));
+        let fenced = || fences.fences.iter().map(|fence| fence.client);
+        self.fenced.extend(fenced());
+        while self.fenced.len() > FENCED_MAX {
+            self.fenced.pop_first();
+        }
+        let newest = fences.sessions.iter().chain(&fences.closed).copied().chain(fenced()).max();
+        // Who has ended does not live again, so an older list is as true, but says less.
+        if let Some(newest) = newest.filter(|newest| *newest >= self.horizon) {
+            (self.horizon, self.living) = (newest, fences.sessions.iter().copied().collect());
+        }
+    }
+
+    /// Has the session of this client ended? (0: who has none, a server.)
+    pub fn has_ended(&self, client: ClientId) -> bool {
+        let is_known = client.0 != 0 && client <= self.horizon;
+        self.fenced.contains(&client) || (is_known && !self.living.contains(&client))
     }
 
     /// Takes a fence list; an older one than known is ignored.
     pub fn set_fences(&mut self, fences: &FencesReply) {
         if self.epoch.is_none_or(|epoch| fences.epoch >= epoch) {
             self.epoch = Some(fences.epoch);
-            self.fenced.extend(fences.fences.iter().map(|fence| fence.client));
-            while self.fenced.len() > FENCED_MAX {
-                self.fenced.pop_first();
-            }
+            self.refuse(fences);
         }
     }
 
@@ -104,11 +122,9 @@ impl Admission {
         if self.must_fetch_fences(sender) {
             return Err(Refusal::with(Status::NOT_READY, "the storage daemon is fetching the fence list"));
         }
-        if sender.role == Role::Client && (sender.client.0 == 0 || self.fenced.contains(&sender.client)) {
-            return Err(Refusal::with(
-                Status::FENCED,
-                format!("client {} was evicted: mount again", sender.client),
-            ));
+        if sender.role == Role::Client && (sender.client.0 == 0 || self.has_ended(sender.client)) {
+            let text = format!("the session of client {} has ended: mount again", sender.client);
+            return Err(Refusal::with(Status::FENCED, text));
         }
         Ok(())
     }
@@ -204,6 +220,32 @@ mod tests {
             Status::FENCED,
             "a client without a session"
         );
+    }
+
+    /// Goal: who opened his session since the backup from which mgmtd was put back is in no list, and is refused all the same:
+    /// his locks are others' by then. Sessions of the backup, and those that were opened since it was put back, go on.
+    #[test]
+    fn sessions_that_a_backup_does_not_know_have_ended() {
+        let ids = |ids: &[u64]| ids.iter().map(|id| ClientId(*id)).collect();
+        let list = |epoch, living: &[u64], closed: &[u64]| FencesReply {
+            sessions: ids(living),
+            closed: ids(closed),
+            ..fences(epoch, &[])
+        };
+        let mut admission = Admission::default();
+        admission.set_fences(&list(1, &[1, 2], &[3]));
+        let ended = |admission: &Admission| {
+            [1, 2, 3, 4, 900, 1_001].map(|client| admission.admit(&sender(client, 0)).is_err())
+        };
+        assert_eq!(ended(&admission), [false, false, true, false, false, false]);
+        let restored = list(1_001, &[1], &[1_000]);
+        admission.refuse(&restored);
+        assert_eq!(ended(&admission), [false, true, true, true, true, false], "before its epoch is told");
+        admission.set_fences(&restored);
+        // One of before that was on its way gives nobody his session back.
+        admission.refuse(&list(1, &[1, 2, 4], &[3]));
+        assert_eq!(ended(&admission), [false, true, true, true, true, false]);
+        assert!(!admission.has_ended(ClientId(0)), "servers are waited for by nobody");
     }
 
     /// Goal: a deleted generation stays deleted and is read by nobody: missing chunk files would pass for zeros. The

@@ -330,7 +330,11 @@ impl Member for Storaged {
     fn fences(&self, fences: FencesReply) {
         self.admission.write().unwrap_or_else(PoisonError::into_inner).refuse(&fences);
         // Who sees the new epoch in an answer relies on it that nothing of the evicted comes any more.
-        let evicted: BTreeSet<ClientId> = fences.fences.iter().map(|fence| fence.client).collect();
+        let mut evicted: BTreeSet<ClientId> = self.writers.clients().into_iter().collect();
+        {
+            let admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
+            evicted.retain(|client| admission.has_ended(*client));
+        }
         if !self.writers.wait_for(&evicted, DRAIN_LIMIT) {
             warning!("writes of an evicted client hang in a disk for {DRAIN_LIMIT:?}: going on without them");
         }

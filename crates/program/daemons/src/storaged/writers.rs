@@ -33,6 +33,11 @@ impl Writers {
         InWork { writers: self, client }
     }
 
+    /// Who has a change in work.
+    pub fn clients(&self) -> Vec<ClientId> {
+        self.lock().keys().copied().collect()
+    }
+
     /// Waits until none of these clients has a change in work; false = not within `limit`.
     pub fn wait_for(&self, clients: &BTreeSet<ClientId>, limit: Duration) -> bool {
         let busy =

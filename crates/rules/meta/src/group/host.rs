@@ -207,9 +207,11 @@ impl<S: Store> Host<S> {
         })
     }
 
-    /// The answer to a request for a shard of which there are no rows here. Who asks for a vote need not wait until they are
-    /// put back: nothing was promised here that is not lost with them.
-    pub fn not_here(&mut self, request: &Request) -> Result<Vec<u8>, Refusal> {
+    /// The answer to a request for a shard that is not served here, until something is put back if there is a `why`. Who asks
+    /// for a vote need not wait for that. A no is safe whatever was promised before, here or by newer rows elsewhere: the
+    /// coordinator decides once, on votes that it holds by then, and a no has it abort, which it may at any time before. What
+    /// has promised the same is told so.
+    pub fn refused(&mut self, request: &Request, why: Option<Refusal>) -> Result<Vec<u8>, Refusal> {
         if let Some(refusal) = self.behind(request) {
             return Err(refusal);
         }
@@ -217,13 +219,17 @@ impl<S: Store> Host<S> {
             return Err(not_ready());
         }
         self.locate(&request.call)?;
-        let shard = request.call.shard;
-        let is_lost = self.seats.get(&shard).is_some_and(|seat| seat.state == ShardState::Active);
-        match request.message {
-            _ if !is_lost => Err(not_ready()),
-            MetaRequest::Prepare(_) if request.peer.role == Role::Server => Ok(op::lost().to_bytes()),
-            _ => Err(self.missing(shard)),
+        match (why, &request.message) {
+            (None, _) => Err(not_ready()),
+            (_, MetaRequest::Prepare(_)) if request.peer.role == Role::Server => Ok(op::lost().to_bytes()),
+            (Some(why), _) => Err(why),
         }
+    }
+
+    /// Why a shard is not served of which there are no rows here; `None`: they are on their way, or are being made.
+    pub fn not_here(&self, shard: ShardId) -> Option<Refusal> {
+        let is_lost = self.seats.get(&shard).is_some_and(|seat| seat.state == ShardState::Active);
+        is_lost.then(|| self.missing(shard))
     }
 
     /// Why a shard that the map gives to this group is not served, though nothing is on its way.

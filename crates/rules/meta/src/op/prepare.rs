@@ -60,7 +60,7 @@ pub fn no_room() -> Done {
     Done::reply(&PrepareReply { vote: no(Errno::ENOSPC) })
 }
 
-/// Of a shard of which its server has lost the rows nothing is promised, now or later.
+/// Of a shard of which its server has lost the rows, or withholds them, nothing is promised.
 pub fn lost() -> PrepareReply {
     PrepareReply { vote: no(Errno::EIO) }
 }

@@ -4,12 +4,13 @@
 use super::Shard;
 use super::trims::inode_in;
 use crate::group::{Host, Request};
+use crate::limit::FULL_MS;
 use crate::near::Near;
 use crate::row::inode::SPREADS;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{Incarnation, Ino, Kind, NodeId, Reachability, ShardId};
+use skep_types::{Incarnation, Ino, Kind, Millis, NodeId, Reachability, ShardId};
 use skep_wire::meta::{MakeDirOn, MetaRequest};
 use skep_wire::mgmt::{MapReply, NodeEntry, ShardEntry, ShardState};
 
@@ -18,6 +19,7 @@ use skep_wire::mgmt::{MapReply, NodeEntry, ShardEntry, ShardState};
 struct Home {
     shard: ShardId,
     epoch: u64,
+    server: NodeId,
     /// The life of its server.
     life: Incarnation,
 }
@@ -28,9 +30,11 @@ struct Home {
 pub struct Homes {
     all: Vec<Home>,
     next: usize,
-    /// Their servers have said that they have no rows of them. Rows can be put back: before another life of the server, or
-    /// with another place of the shard.
+    /// Their servers have said that they have no rows of them, or withhold them. They can be put back: before another life
+    /// of the server, or with another place of the shard.
     lost: BTreeSet<Home>,
+    /// Servers that had no room for one more, and until when they are not asked.
+    full: BTreeMap<NodeId, Millis>,
 }
 
 impl Homes {
@@ -46,11 +50,11 @@ impl Homes {
         let nodes: BTreeMap<NodeId, &NodeEntry> = map.nodes.iter().map(|entry| (entry.node, entry)).collect();
         let servers: BTreeSet<NodeId> = map.shards.iter().filter_map(server_of).collect();
         let home = |entry: &ShardEntry| {
-            let server = nodes.get(&server_of(entry)?)?;
+            let node = nodes.get(&server_of(entry)?)?;
             let is_there = matches!(entry.state, ShardState::New | ShardState::Active)
-                && server.reachability != Reachability::Offline;
-            let life = server.incarnation;
-            is_there.then_some(Home { shard: entry.shard, epoch: entry.epoch, life })
+                && node.reachability != Reachability::Offline;
+            let (shard, epoch, server, life) = (entry.shard, entry.epoch, node.node, node.incarnation);
+            is_there.then_some(Home { shard, epoch, server, life })
         };
         self.all.clear();
         if servers.len() > 1 {
@@ -63,7 +67,7 @@ impl Homes {
         }
     }
 
-    /// Its server has no rows of it: it gets no directory any more.
+    /// Its server cannot serve it: it gets no directory any more.
     pub fn has_lost(&mut self, shard: ShardId) {
         let Some(at) = self.all.iter().position(|home| home.shard == shard) else { return };
         // Whose turn it is stays.
@@ -72,16 +76,35 @@ impl Homes {
         self.lost.insert(self.all.remove(at));
     }
 
-    /// Whose turn it is, but not this one's.
-    pub fn deal_beside(&mut self, shard: ShardId) -> Option<ShardId> {
-        let first = self.deal().filter(|first| *first != shard);
-        first.or_else(|| self.deal().filter(|next| *next != shard))
+    /// Its server has no room for one more. Is there another one that may have?
+    pub fn has_no_room(&mut self, shard: ShardId, now: Millis) -> bool {
+        let full = self.all.iter().find(|home| home.shard == shard).map(|home| home.server);
+        self.full.extend(full.map(|server| (server, now.plus(FULL_MS))));
+        self.all.iter().any(|home| self.has_room(home, now))
     }
 
-    /// Whose turn it is.
-    fn deal(&mut self) -> Option<ShardId> {
-        let home = *self.all.get(self.next % self.all.len().max(1))?;
-        self.next = (self.next + 1) % self.all.len();
+    fn has_room(&self, home: &Home, now: Millis) -> bool {
+        self.full.get(&home.server).is_none_or(|until| *until <= now)
+    }
+
+    /// Whose turn it is, but not this one's.
+    pub fn deal_beside(&mut self, shard: ShardId, now: Millis) -> Option<ShardId> {
+        let with_room = self.turn(|homes, home| home.shard != shard && homes.has_room(home, now));
+        with_room.or_else(|| self.turn(|_, home| home.shard != shard))
+    }
+
+    /// Whose turn it is. Of servers that are all full one says so.
+    fn deal(&mut self, now: Millis) -> Option<ShardId> {
+        self.full.retain(|_, until| *until > now);
+        self.turn(|homes, home| homes.has_room(home, now)).or_else(|| self.turn(|_, _| true))
+    }
+
+    /// The next one that may be.
+    fn turn(&mut self, may_be: impl Fn(&Self, &Home) -> bool) -> Option<ShardId> {
+        let in_turn = (0..self.all.len()).map(|step| (self.next + step) % self.all.len());
+        let mut homes = in_turn.filter_map(|at| Some((at, *self.all.get(at)?)));
+        let (at, home) = homes.find(|(_, home)| may_be(self, home))?;
+        self.next = (at + 1) % self.all.len();
         Some(home.shard)
     }
 }
@@ -112,7 +135,7 @@ impl Shard {
             }
             spreads => spreads?,
         };
-        let Some(on) = spreads.then(|| host.homes.deal()).flatten() else { return Ok(Some(request)) };
+        let Some(on) = spreads.then(|| host.homes.deal(host.now)).flatten() else { return Ok(Some(request)) };
         let (parent, name) = (m.parent, m.name.clone());
         let (mode, umask, uid, gid) = (m.mode, m.umask, m.uid, m.gid);
         let message = MetaRequest::MakeDirOn(MakeDirOn { parent, name, mode, umask, uid, gid, on });
@@ -130,13 +153,13 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::Homes;
-    use crate::limit::DEALT_FAILURES_MAX;
+    use crate::limit::{DEALT_FAILURES_MAX, FULL_MS};
     use crate::testing::*;
     use crate::{Input, ShardMessage};
     use alloc::vec::Vec;
     use alloc::{format, vec};
     use skep_types::{
-        Errno, Incarnation, Ino, Kind, MapVersion, NodeId, Policy, Reachability, ServiceKind, ShardId,
+        Errno, Incarnation, Ino, Kind, MapVersion, Millis, NodeId, Policy, Reachability, ServiceKind, ShardId,
     };
     use skep_wire::Status;
     use skep_wire::meta::{EntryReply, MakeDirOn, SetPolicy, TxnRefused, Vote};
@@ -197,7 +220,7 @@ mod tests {
     }
 
     fn dealt(homes: &mut Homes, count: usize) -> Vec<u16> {
-        (0..count).filter_map(|_| homes.deal()).map(|shard| shard.0).collect()
+        (0..count).filter_map(|_| homes.deal(Millis(0))).map(|shard| shard.0).collect()
     }
 
     /// Goal: in a cluster that was made just now the servers that have not formatted their shards yet get their part of the
@@ -304,8 +327,62 @@ mod tests {
         for shard in 0..3 {
             assert_eq!(dealt.iter().filter(|on| **on == shard).count(), 2, "{dealt:?}");
         }
-        let prepares = bed.asked.iter().filter(|message| matches!(message, ShardMessage::Prepare(_)));
-        assert_eq!(prepares.count(), 1);
+        assert_eq!(prepares(&bed), 1);
         bed.check();
+    }
+
+    /// How often another server was asked for its vote.
+    fn prepares(bed: &Bed) -> usize {
+        bed.asked.iter().filter(|message| matches!(message, ShardMessage::Prepare(_))).count()
+    }
+
+    /// Goal: a server whose disk is full is no reason not to make a directory that was dealt to it: the next one gets it, and
+    /// the full one is not asked for a while. Who asks for it by name is told. Where none has room that is said, at once.
+    #[test]
+    fn a_full_server_is_passed_over() {
+        let mut bed = Bed::with(Default::default(), 4);
+        bed.step(Input::Map { own: OWN, map: beside(4, Reachability::Online) });
+        bed.elsewhere = Some(Vote::No(TxnRefused { errno: Status::errno(Errno::ENOSPC).0 }));
+        for round in 1..=2 {
+            let dealt = shards_of(&mut bed, Ino::ROOT, &format!("a{round}"));
+            assert!((0..3).all(|shard| dealt.contains(&shard)) && !dealt.contains(&3), "{dealt:?}");
+            assert_eq!(prepares(&bed), round, "once in a while");
+            bed.tick(FULL_MS);
+        }
+        let on = MakeDirOn {
+            parent: Ino::ROOT,
+            name: name("named"),
+            mode: 0o755,
+            umask: 0,
+            uid: 0,
+            gid: 0,
+            on: ShardId(3),
+        };
+        assert_eq!(bed.admin(on).err(), Some(errno(Errno::ENOSPC)));
+        bed.step(Input::LowSpace(true));
+        let before = prepares(&bed);
+        for slot in 0..8 {
+            let to = bed.send(Who { client: 1, slot }, node(Ino::ROOT, "b", Kind::Dir));
+            assert_eq!(bed.reply::<EntryReply>(to), Some(Err(errno(Errno::ENOSPC))));
+        }
+        assert_eq!(prepares(&bed), before + 2, "each of eight asked one of four");
+        bed.check();
+    }
+
+    /// Goal: of several full servers each is asked once, whatever shards it has; others have their turns meanwhile.
+    #[test]
+    fn full_servers_are_counted_by_server() {
+        let mut map = beside(6, Reachability::Online);
+        map.shards[4].leader = NodeId(9);
+        let mut homes = Homes::new(0);
+        homes.update(&map);
+        let (now, later) = (Millis(0), Millis(FULL_MS));
+        assert!(homes.has_no_room(ShardId(5), now));
+        assert_eq!(dealt(&mut homes, 5), [0, 1, 2, 3, 0], "shard 4 is of the same server");
+        assert_eq!(homes.deal_beside(ShardId(1), now), Some(ShardId(2)));
+        assert!(!homes.has_no_room(ShardId(0), now), "none is left");
+        assert_eq!(dealt(&mut homes, 6), [3, 4, 5, 0, 1, 2], "somebody has to say so");
+        assert!(homes.has_no_room(ShardId(0), later), "it is a while ago");
+        assert_eq!((homes.deal(later), homes.deal(later)), (Some(ShardId(4)), Some(ShardId(5))));
     }
 }

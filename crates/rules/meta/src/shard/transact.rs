@@ -90,6 +90,9 @@ impl Shard {
                 }
             }
             Vote::No(m) if op::is_lost(&m) => return self.has_lost(host, txid.counter, by),
+            Vote::No(m) if m.errno == Status::errno(Errno::ENOSPC).0 => {
+                return self.has_no_room(host, txid.counter, by);
+            }
             Vote::No(m) => self.refuse_txn(host, txid.counter, Refusal::new(Status(m.errno))),
             Vote::Conflict(_) => self.give_way(host, txid.counter),
         }
@@ -173,7 +176,7 @@ impl Shard {
         }
     }
 
-    /// A participant is gone with its rows.
+    /// A participant is gone with its rows, or withheld.
     fn has_lost<S: Store>(
         &mut self,
         host: &mut Host<S>,
@@ -182,8 +185,25 @@ impl Shard {
     ) -> Result<(), StoreError> {
         host.homes.has_lost(by);
         if !self.redeal(host, counter, by)? {
-            let text = format!("the server of shard {by} has no rows of it: its log says what to put back");
+            let text = format!(
+                "the server of shard {by} has no rows of it that it may serve: its log says what to put back"
+            );
             self.refuse_txn(host, counter, Refusal::with(Status::errno(Errno::EIO), text));
+        }
+        Ok(())
+    }
+
+    /// A participant's server is full: one that may not be gets what was dealt to it. Each is asked once in a while, so this
+    /// ends. The name itself needs room here.
+    fn has_no_room<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        counter: u64,
+        by: ShardId,
+    ) -> Result<(), StoreError> {
+        let another = host.homes.has_no_room(by, host.now) && !host.low_space;
+        if !(another && self.redeal(host, counter, by)?) {
+            self.refuse_txn(host, counter, Errno::ENOSPC.into());
         }
         Ok(())
     }
@@ -213,7 +233,9 @@ impl Shard {
         let Some(running) = self.txns.running(counter) else { return Ok(false) };
         let MetaRequest::MakeDirOn(m) = &running.request.message else { return Ok(false) };
         let is_dealt = running.request.peer.role == Role::Client;
-        let Some(on) = is_dealt.then(|| host.homes.deal_beside(from)).flatten() else { return Ok(false) };
+        let Some(on) = is_dealt.then(|| host.homes.deal_beside(from, host.now)).flatten() else {
+            return Ok(false);
+        };
         let message = MetaRequest::MakeDirOn(MakeDirOn { on, ..m.clone() });
         if let Some(Running { request, caller, begun, .. }) = self.abort(host, counter) {
             self.run_anew(host, Request { message, ..request }, caller, begun)?;

@@ -9,7 +9,10 @@ use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::log::{EntryKind, Record};
 use skep_types::{MapVersion, NodeId};
-use skep_wire::meta::{AskHistory, AskHistoryReply, FetchRows, RowsReply};
+use skep_wire::meta::{
+    AskHistory, AskHistoryReply, FetchRows, MetaRequest, Prepare, PrepareReply, RowsReply, TxnId, TxnOp,
+    TxnRefused, TxnRetireDir, Vote,
+};
 use skep_wire::mgmt::{MapReply, ShardAt, ShardState};
 use skep_wire::{Refusal, Status};
 
@@ -70,6 +73,23 @@ impl Other {
     }
 }
 
+/// Another server asks.
+fn ask(
+    bed: &mut Bed,
+    by: NodeId,
+    shard: ShardId,
+    epoch: u64,
+    message: MetaRequest,
+) -> Result<Vec<u8>, Refusal> {
+    let to = bed.next_reply;
+    bed.next_reply += 1;
+    let peer =
+        PeerIdentity { role: Role::Server, client: ClientId(0), incarnation: Incarnation(1), node: by };
+    let call = ShardCall { shard, epoch, ..ShardCall::default() };
+    bed.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
+    bed.replies[&to].1.clone()
+}
+
 fn fetch(
     bed: &mut Bed,
     by: NodeId,
@@ -77,14 +97,16 @@ fn fetch(
     epoch: u64,
     message: FetchRows,
 ) -> Result<RowsReply, Refusal> {
-    let to = bed.next_reply;
-    bed.next_reply += 1;
-    let peer =
-        PeerIdentity { role: Role::Server, client: ClientId(0), incarnation: Incarnation(1), node: by };
-    let call = ShardCall { shard, epoch, ..ShardCall::default() };
-    let message = message.into();
-    bed.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
-    bed.replies[&to].1.clone().map(|body| RowsReply::from_bytes(&body).unwrap())
+    ask(bed, by, shard, epoch, message.into()).map(|body| RowsReply::from_bytes(&body).unwrap())
+}
+
+/// A shard of another server wants to remove a directory of the first shard.
+fn ask_for_vote(bed: &mut Bed, epoch: u64) -> Result<Vote, Status> {
+    let txid = TxnId { shard: ShardId(5), term: Term(1), counter: 1 };
+    let ops = vec![TxnOp::RetireDir(TxnRetireDir { ino: Ino::new(SHARD, 99), parent: Ino::ROOT })];
+    let message = Prepare { txid, floor: txid, age: Timestamp::default(), ops };
+    let answer = ask(bed, THERE, SHARD, epoch, message.into());
+    answer.map(|body| PrepareReply::from_bytes(&body).unwrap().vote).map_err(|refusal| refusal.status)
 }
 
 /// The first part, for who has no copy.
@@ -436,6 +458,10 @@ fn a_map_of_before_a_move_serves_no_older_rows() {
     assert_eq!(warned(&bed), 2, "{:?}", bed.warnings);
     assert!(bed.server.has_term(ShardId(1)) && !bed.server.has_term(SHARD) && bed.server.is_ready());
     assert!(bed.server.gauges().contains(&("unserved_shards", 1)));
+    // Who asks for its vote is not kept waiting, unless he knows more than this server.
+    let votes = [ask_for_vote(&mut bed, 1 + jump), ask_for_vote(&mut bed, 2 + jump)];
+    let lost = Vote::No(TxnRefused { errno: Status::errno(Errno::EIO).0 });
+    assert_eq!(votes, [Ok(lost), Err(Status::NOT_READY)]);
     assert!(bed.log[after..].iter().all(|record| record.shard != SHARD), "nothing of it is changed");
     assert_eq!(at(&mut bed, 3, 30), Ok(()), "it knows of it, and gives it back");
     let last = bed.log.len();
