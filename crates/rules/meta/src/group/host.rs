@@ -69,6 +69,8 @@ pub struct Host<S> {
     pub term_rows_left: usize,
     /// Transactions whose time has come that this step may still go on with.
     pub txns_left: usize,
+    /// Waits whose time is over that this step may still end.
+    pub waits_left: usize,
     /// The newest record.
     pub last: LogSeq,
     /// What is on stable storage.
@@ -128,6 +130,7 @@ impl<S: Store> Host<S> {
             chores_left: 0,
             term_rows_left: 0,
             txns_left: 0,
+            waits_left: 0,
             durable: LogSeq(0),
             undurable: VecDeque::new(),
             seats: BTreeMap::new(),
@@ -151,6 +154,7 @@ impl<S: Store> Host<S> {
         self.chores_left = self.config.limits.chores_per_step;
         self.term_rows_left = self.config.limits.term_rows;
         self.txns_left = self.config.limits.txns_due;
+        self.waits_left = self.config.limits.waits_over;
         self.spread.set_now(now);
         core::mem::swap(&mut self.out, out);
     }

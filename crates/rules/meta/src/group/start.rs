@@ -22,6 +22,7 @@ impl<S: Store> Group<S> {
             shards: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             busy: BTreeSet::new(),
+            recovering: BTreeSet::new(),
             resumed: ShardId(0),
             ticked: ShardId(0),
             reading: BTreeSet::new(),

@@ -448,6 +448,7 @@ impl<S: Store> Group<S> {
         for id in &moves.gone {
             self.shards.remove(id);
             self.busy.remove(id);
+            self.recovering.remove(id);
             self.deadlines.retain(|(_, of)| of != id);
             self.travels.sweep(*id);
             batch.extend([(key::header(*id), None), (applied_key(*id), None)]);
