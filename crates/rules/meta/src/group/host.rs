@@ -16,7 +16,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
-use skep_types::{Encode, LogIndex, LogSeq, MapVersion, Millis, NodeId, Role, ShardId, Timestamp};
+use skep_types::{Encode, LogIndex, LogSeq, MapVersion, Millis, NamesKey, NodeId, Role, ShardId, Timestamp};
 use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
 use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Lead, Refusal, Status, View};
@@ -77,6 +77,8 @@ pub struct Host<S> {
     pub durable: LogSeq,
     /// Records behind that, with their shards.
     pub undurable: VecDeque<(LogSeq, ShardId, LogIndex)>,
+    /// With what shards are made, as the map says: the key of names, and the command level in force.
+    pub made_with: (NamesKey, u16),
     /// Every shard, as the map says.
     pub seats: BTreeMap<ShardId, ShardEntry>,
     /// Where chunks go.
@@ -133,6 +135,7 @@ impl<S: Store> Host<S> {
             waits_left: 0,
             durable: LogSeq(0),
             undurable: VecDeque::new(),
+            made_with: (NamesKey::default(), 0),
             seats: BTreeMap::new(),
             sessions: Sessions::default(),
             opens: OpenCounts::default(),
