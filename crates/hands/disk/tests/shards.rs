@@ -327,20 +327,24 @@ fn power_cuts_between_rounds() {
         let limits = Limits {
             chores_per_step: 1 + dice.below(3) as usize,
             chore_looks: 1 + dice.below(8) as usize,
+            errands_due: 1 + dice.below(4) as usize,
             resumed_per_step: 1 + dice.below(4) as usize,
             purge_batch: 1 + dice.below(4) as usize,
             deleted_batch: 1 + dice.below(4) as usize,
             travel_rows: 1_024,
             deletions_loaded: 2 + dice.below(8) as usize,
             txns_ahead: 1 + dice.below(4),
+            term_rows: 4 + dice.below(4) as usize,
+            txns_due: 1 + dice.below(4) as usize,
             deletion_looks: 1 + dice.below(8) as usize,
             remembered: 1 + dice.below(4) as usize,
             closes_remembered: 1 + dice.below(4) as usize,
             recoveries: 1 + dice.below(2) as usize,
             waits: 4 + dice.below(64) as usize,
             reads: 1 + dice.below(4) as usize,
+            recovery_reads: 1 + dice.below(2) as usize,
+            waits_over: 1 + dice.below(4) as usize,
             report_rows: 1 + dice.below(4) as usize,
-            ..Limits::default()
         };
         let mut bench = Bench::new(config(limits), 256 << dice.below(6));
         // From the first cut on, requests wait for rows.

@@ -70,11 +70,13 @@ fn limits(seed: u64) -> Limits {
         deletions_loaded: draw(4, 8),
         deletion_looks: draw(9, 3),
         txns_due: draw(6, 1),
+        waits_over: draw(5, 1),
         term_rows: draw(5, 4),
         remembered: draw(5, 2),
         closes_remembered: draw(6, 2),
         recoveries: draw(7, 1),
         reads: draw(9, 1),
+        recovery_reads: draw(8, 1),
         report_rows: draw(8, 1),
         ..Limits::default()
     }

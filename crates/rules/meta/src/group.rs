@@ -42,6 +42,8 @@ pub struct Group<S: Store> {
     deadlines: BTreeSet<(Millis, ShardId)>,
     /// Shards that can go on with something at once.
     busy: BTreeSet<ShardId>,
+    /// Shards that can begin a recovery as soon as the group has room for its read.
+    recovering: BTreeSet<ShardId>,
     /// The one that went on last.
     resumed: ShardId,
     /// The one whose time came first in the last tick.
@@ -130,13 +132,22 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
+    /// Has no shard anything to go on with?
+    fn is_idle(&self) -> bool {
+        self.busy.is_empty() && !self.can_recover()
+    }
+
+    fn can_recover(&self) -> bool {
+        !self.recovering.is_empty() && self.host.reads.has_room_for_recovery(&self.host.config.limits)
+    }
+
     /// The next shard that can go on, each in turn.
     fn next_busy(&mut self) -> Option<ShardId> {
-        if self.busy.is_empty() {
-            return None;
-        }
+        let recovering = self.can_recover().then_some(&self.recovering);
+        let sets = || [Some(&self.busy), recovering].into_iter().flatten();
         let behind = (Bound::Excluded(self.resumed), Bound::Unbounded);
-        let next = self.busy.range(behind).next().or_else(|| self.busy.first()).copied();
+        let next = sets().filter_map(|of| of.range(behind).next()).min();
+        let next = next.or_else(|| sets().filter_map(BTreeSet::first).min()).copied();
         self.resumed = next.unwrap_or(self.resumed);
         next
     }
@@ -154,11 +165,8 @@ impl<S: Store> Group<S> {
         }
         let done = what(place, &mut self.host)?;
         place.tell_events(&mut self.host.events, &self.host.sessions);
-        if place.can_resume(self.host.config.limits.recoveries) {
-            self.busy.insert(shard);
-        } else {
-            self.busy.remove(&shard);
-        }
+        note(&mut self.busy, shard, place.can_resume());
+        note(&mut self.recovering, shard, place.can_recover(self.host.config.limits.recoveries));
         let (old, new) = place.renew_load();
         self.host.load.change(old, new);
         if let Some((old, new)) = place.renew_deadline(self.host.holds_chores) {
@@ -257,7 +265,7 @@ impl<S: Store> Group<S> {
         if awaits_service { self.begin_service() } else { Ok(()) }
     }
 
-    /// Rows that a request waits for are in memory.
+    /// Rows that a request or a recovery waits for are in memory.
     fn has_read(&mut self, read: u64) -> Result<(), StoreError> {
         let Some((shard, awaited)) = self.host.reads.ended(read) else { return Ok(()) };
         self.host.counters.read_ahead(awaited);
@@ -331,6 +339,15 @@ impl<S: Store> Group<S> {
             // No rows are read or written by this.
             let _ = self.deliver_to_all(|_, _| Ok(()));
         }
+    }
+}
+
+/// Is the shard one of these from now on?
+fn note(of: &mut BTreeSet<ShardId>, shard: ShardId, is_in: bool) {
+    if is_in {
+        of.insert(shard);
+    } else {
+        of.remove(&shard);
     }
 }
 

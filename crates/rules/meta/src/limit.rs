@@ -19,6 +19,8 @@ pub const EPOCH_HISTORY_BITS: u32 = 32;
 pub const COLLISIONS_MAX: u32 = 256;
 /// Requests that wait for something (a sync, a trim, another shard) at once; more are BUSY.
 pub const WAITS_MAX: usize = 16_384;
+/// Of what waits, requests and wishes for locks, so many end in one step because their time is over.
+pub const WAITS_OVER_PER_STEP: usize = 1_024;
 /// Requests that wait for rows from the disk at once; with so many, the next one reads in place.
 pub const READS_MAX: usize = 1_024;
 /// Rows and ranges that they wait for together; with so many, the next one reads in place.
@@ -71,7 +73,8 @@ pub const DELETED_BATCH: usize = 512;
 pub const PURGE_BATCH: usize = 64;
 /// Files of evicted clients whose size one shard recovers at once; more wait in line.
 pub const RECOVERIES_MAX: usize = 4_096;
-/// Of them those whose rows a disk is to give: few, so that requests find room among the [`READS_MAX`] of the group.
+/// Recoveries of a group whose rows a disk is to give at once, beside the [`READS_MAX`] requests: few, so that what requests
+/// wait for is read soon.
 pub const RECOVERY_READS_MAX: usize = 8;
 /// A growth intent older than this is cancelled.
 pub const GROWTH_AGE_MAX_MS: u64 = 600_000;
@@ -196,6 +199,10 @@ pub struct Limits {
     pub waits: usize,
     /// [`READS_MAX`].
     pub reads: usize,
+    /// [`RECOVERY_READS_MAX`].
+    pub recovery_reads: usize,
+    /// [`WAITS_OVER_PER_STEP`].
+    pub waits_over: usize,
     /// [`REPORT_ROWS`].
     pub report_rows: usize,
 }
@@ -220,6 +227,8 @@ impl Default for Limits {
             recoveries: RECOVERIES_MAX,
             waits: WAITS_MAX,
             reads: READS_MAX,
+            recovery_reads: RECOVERY_READS_MAX,
+            waits_over: WAITS_OVER_PER_STEP,
             report_rows: REPORT_ROWS,
         }
     }

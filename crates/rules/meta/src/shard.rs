@@ -220,9 +220,14 @@ impl Shard {
     }
 
     /// Is there something to go on with at once, without any input?
-    pub fn can_resume(&self, recoveries: usize) -> bool {
+    pub fn can_resume(&self) -> bool {
         let resumes = !(self.recover_later.is_empty() && self.again.is_empty());
-        self.acts() && (resumes || !self.ready.is_empty() || self.recoveries.can_begin(recoveries))
+        self.acts() && (resumes || !self.ready.is_empty())
+    }
+
+    /// Is there a recovery to begin, as soon as the group has room for its read?
+    pub fn can_recover(&self, most: usize) -> bool {
+        self.acts() && self.recoveries.can_begin(most)
     }
 
     /// Goes on with one thing that became possible.

@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::warmth::{Begun, Pace};
 use fjall::KvPair;
 use skep_rows::{Key, StoreError, Wanted};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -43,8 +43,6 @@ pub(super) enum Found {
 /// Reads of one request.
 pub(super) struct Job {
     pub(super) id: u64,
-    /// Checkpoints that the owner had collected when the first of them was begun.
-    pub(super) checkpoints: u64,
     left: VecDeque<Wanted>,
     pub(super) found: Vec<Found>,
     pub(super) paces: Vec<Pace>,
@@ -55,21 +53,75 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn new(id: u64, wanted: Vec<Wanted>) -> Self {
         let (found, paces) = (Vec::new(), Vec::new());
-        Self { id, checkpoints: 0, left: wanted.into(), found, paces, bytes: 0, failed: None }
+        Self { id, left: wanted.into(), found, paces, bytes: 0, failed: None }
     }
+
+    /// Rows of a checkpoint have reached fjall: what was read of them before is older. So may be a range.
+    fn forget(&mut self, is_changed: impl Fn(&[u8]) -> bool) {
+        self.found.retain(|found| match found {
+            Found::Row(key, _) => !is_changed(key),
+            Found::Range(..) => false,
+        });
+    }
+}
+
+/// What a thread reads of a job before it looks at the others.
+struct Turn {
+    id: u64,
+    /// Checkpoints that the owner had collected when it began.
+    checkpoints: u64,
+    wanted: Vec<Wanted>,
+    found: Vec<Found>,
+    paces: Vec<Pace>,
+    bytes: usize,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Job>,
-    /// Jobs that threads have, and those of them that nobody wants any more.
-    in_work: BTreeSet<u64>,
-    given_up: BTreeSet<u64>,
+    /// Jobs of which threads have a turn in hand.
+    in_work: BTreeMap<u64, Job>,
     /// Checkpoints that the owner has collected.
     checkpoints: u64,
     done: Vec<Job>,
     untaken: usize,
     stop: bool,
+}
+
+impl State {
+    /// The next turn, if there is work and the owner keeps up.
+    fn begin_turn(&mut self) -> Option<Turn> {
+        if self.untaken >= UNTAKEN_BYTES {
+            return None;
+        }
+        let mut job = self.waiting.pop_front()?;
+        let wanted = job.left.drain(..job.left.len().min(TURN_ROWS)).collect();
+        let (id, checkpoints) = (job.id, self.checkpoints);
+        self.in_work.insert(id, job);
+        Some(Turn { id, checkpoints, wanted, found: Vec::new(), paces: Vec::new(), bytes: 0 })
+    }
+
+    /// A turn is over. Is its job done?
+    fn end_turn(&mut self, turn: Turn, failed: Option<StoreError>) -> bool {
+        let Some(mut job) = self.in_work.remove(&turn.id) else { return false };
+        job.paces.extend(turn.paces);
+        // Nobody could say of each row whether it was read before those of the checkpoint reached fjall, or after it.
+        if turn.checkpoints == self.checkpoints {
+            job.found.extend(turn.found);
+            job.bytes += turn.bytes;
+        }
+        if failed.is_some() {
+            job.failed = failed;
+            job.left.clear();
+        }
+        if !job.left.is_empty() {
+            self.waiting.push_back(job);
+            return false;
+        }
+        self.untaken += job.bytes;
+        self.done.push(job);
+        true
+    }
 }
 
 #[derive(Default)]
@@ -113,18 +165,24 @@ impl Readers {
         self.shared.changed.notify_one();
     }
 
-    /// The request of this job is gone.
+    /// The request of this job is gone. What was read for it is brought all the same: whoever asks again, because a disk
+    /// was slow, is to get on.
     pub(super) fn give_up(&self, id: u64) {
         let mut state = self.shared.state();
-        state.waiting.retain(|job| job.id != id);
-        if state.in_work.contains(&id) {
-            state.given_up.insert(id);
+        state.waiting.retain(|job| job.id != id || !job.found.is_empty());
+        let State { waiting, in_work, .. } = &mut *state;
+        for job in waiting.iter_mut().chain(in_work.values_mut()).filter(|job| job.id == id) {
+            job.left.clear();
         }
     }
 
-    /// The owner has collected so many checkpoints: what is read from now on has the rows of all of them.
-    pub(super) fn collected(&self, checkpoints: u64) {
-        self.shared.state().checkpoints = checkpoints;
+    /// The owner has collected a checkpoint: what is read from now on has its rows. Of what was read before, those rows
+    /// are believed that it has not changed.
+    pub(super) fn collected(&self, is_changed: impl Fn(&[u8]) -> bool) {
+        let mut state = self.shared.state();
+        state.checkpoints += 1;
+        let State { waiting, in_work, done, .. } = &mut *state;
+        waiting.iter_mut().chain(in_work.values_mut()).chain(done).for_each(|job| job.forget(&is_changed));
     }
 
     /// What was read since the last look.
@@ -158,26 +216,11 @@ struct Reader {
 
 impl Reader {
     fn run(&self) {
-        while let Some(mut job) = self.next() {
-            for _ in 0..TURN_ROWS {
-                let Some(wanted) = job.left.pop_front() else { break };
-                if let Err(e) = self.read(&mut job, wanted) {
-                    job.failed = Some(e);
-                    job.left.clear();
-                }
-            }
+        while let Some(mut turn) = self.next() {
+            let wanted = std::mem::take(&mut turn.wanted);
+            let failed = wanted.into_iter().try_for_each(|wanted| self.read(&mut turn, wanted)).err();
             let mut state = self.shared.state();
-            state.in_work.remove(&job.id);
-            if state.given_up.remove(&job.id) {
-                continue;
-            }
-            if !job.left.is_empty() {
-                state.waiting.push_back(job);
-                continue;
-            }
-            state.untaken += job.bytes;
-            state.done.push(job);
-            let is_first = state.done.len() == 1;
+            let is_first = state.end_turn(turn, failed) && state.done.len() == 1;
             drop(state);
             if is_first {
                 (self.notify)();
@@ -185,27 +228,20 @@ impl Reader {
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<Turn> {
         let mut state = self.shared.state();
         loop {
             if state.stop {
                 return None;
             }
-            if state.untaken < UNTAKEN_BYTES
-                && let Some(mut job) = state.waiting.pop_front()
-            {
-                // Not when it was asked for: it may have waited for longer than a checkpoint takes.
-                if job.found.is_empty() {
-                    job.checkpoints = state.checkpoints;
-                }
-                state.in_work.insert(job.id);
-                return Some(job);
+            if let Some(turn) = state.begin_turn() {
+                return Some(turn);
             }
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn read(&self, job: &mut Job, wanted: Wanted) -> Result<(), StoreError> {
+    fn read(&self, turn: &mut Turn, wanted: Wanted) -> Result<(), StoreError> {
         if let Some(before) = &self.before {
             before(&wanted);
         }
@@ -213,18 +249,18 @@ impl Reader {
         let found = match wanted {
             Wanted::Row(key) => {
                 let value = self.engine.get(&key)?;
-                job.paces.push(begun.pace(1));
-                job.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+                turn.paces.push(begun.pace(1));
+                turn.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
                 Found::Row(key, value)
             }
             Wanted::Range(from, until) => {
                 let range = self.range(&from, &until)?;
-                job.paces.push(begun.pace(range.rows.len()));
-                job.bytes += range.bytes;
+                turn.paces.push(begun.pace(range.rows.len()));
+                turn.bytes += range.bytes;
                 Found::Range(from, until, range)
             }
         };
-        job.found.push(found);
+        turn.found.push(found);
         Ok(())
     }
 
@@ -246,7 +282,7 @@ impl Reader {
 /// Ranges that were read ahead, bounded: the oldest go.
 #[derive(Default)]
 pub(super) struct Ranges {
-    all: std::collections::BTreeMap<(Key, Key), (u64, RangeRows)>,
+    all: BTreeMap<(Key, Key), (u64, RangeRows)>,
     by_age: BTreeSet<(u64, (Key, Key))>,
     next: u64,
     bytes: usize,

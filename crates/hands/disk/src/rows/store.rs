@@ -45,8 +45,6 @@ pub struct RowStore {
     heads: BTreeMap<ShardId, Applied>,
     checkpointed: LogSeq,
     checkpointer: Checkpointer,
-    /// Checkpoints collected by this process: what was asked of fjall before the last of them may be outdated.
-    checkpoints: u64,
     readers: Option<Readers>,
     /// Ranges that were read since the last checkpoint was collected.
     ranges: Ranges,
@@ -81,7 +79,6 @@ impl RowStore {
             heads,
             checkpointed: applied,
             checkpointer,
-            checkpoints: 0,
             readers: None,
             ranges: Ranges::default(),
             warmth: RefCell::new(Warmth::new(applied > LogSeq(0))),
@@ -161,9 +158,8 @@ impl RowStore {
             }
             Some(Ok(seq)) => {
                 self.checkpointed = seq;
-                self.checkpoints += 1;
-                if let Some(readers) = &self.readers {
-                    readers.collected(self.checkpoints);
+                if let (Some(readers), Some(frozen)) = (&self.readers, &self.frozen) {
+                    readers.collected(|key| frozen.overlay.get(self.hash.of(key), key).is_some());
                 }
                 self.ranges = Ranges::default();
                 self.settle(usize::MAX);
@@ -242,7 +238,6 @@ impl RowStore {
                 "cannot start the threads that read rows: {e}; check the limit of threads (ulimit -u)"
             ))
         })?;
-        readers.collected(self.checkpoints);
         self.readers = Some(readers);
         Ok(())
     }
@@ -254,14 +249,17 @@ impl RowStore {
         }
     }
 
-    /// Nobody waits for this read any more: it is not begun, or not gone on with. Its number may come back all the same.
+    /// Nobody waits for this read any more: it is not begun, or not gone on with. Its number may come back all the same, with
+    /// what was read of it.
     pub fn give_up_read(&mut self, id: u64) {
         if let Some(readers) = &self.readers {
             readers.give_up(id);
         }
     }
 
-    /// Takes what was read into memory, as far as it is still what fjall has; the numbers of these reads.
+    /// Takes what was read into memory, as far as it is still what fjall has; the numbers of these reads. What a checkpoint
+    /// has changed since was forgotten when that was collected: it may have left the overlays again, and then nothing in memory
+    /// would tell that what was read is older.
     pub fn take_read(&mut self) -> Result<Vec<u64>, StoreError> {
         let jobs = self.readers.as_ref().map(Readers::take).unwrap_or_default();
         let mut ids = Vec::with_capacity(jobs.len());
@@ -271,11 +269,7 @@ impl RowStore {
             }
             job.paces.into_iter().for_each(|pace| self.warmth.get_mut().note(pace));
             ids.push(job.id);
-            // Rows that fjall got by a checkpoint since may have been written between the read and now, and have left the
-            // overlays again: nothing in memory would tell that what was read is older.
-            if job.checkpoints == self.checkpoints {
-                job.found.into_iter().for_each(|found| self.keep(found));
-            }
+            job.found.into_iter().for_each(|found| self.keep(found));
         }
         Ok(ids)
     }

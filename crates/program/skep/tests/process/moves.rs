@@ -59,8 +59,8 @@ const SAMPLES: usize = 300;
 const MOVES_LEAST: u32 = 3;
 const MOVES_MOST: u32 = 40;
 /// Beside a move, so many of 100 operations take no longer than this many halves of what they take without one, and this much
-/// more: a machine that does other work too gives and takes so much by itself. Measured on two processors with six such tests
-/// at once, beside and without: 0.74 to 1.10 for the median, 0.85 to 1.58 for 99 of 100.
+/// more: a machine that does other work too gives and takes so much by itself. Measured on two processors, which other work
+/// kept busy in part of the runs, beside as a multiple of without: 0.74 to 1.10 for the median, 0.85 to 1.58 for 99 of 100.
 const BOUNDS: [(usize, u32, Duration); 2] =
     [(50, 3, Duration::from_millis(5)), (99, 6, Duration::from_millis(20))];
 

@@ -16,7 +16,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
-use skep_types::{Encode, LogIndex, LogSeq, MapVersion, Millis, NodeId, Role, ShardId, Timestamp};
+use skep_types::{Encode, LogIndex, LogSeq, MapVersion, Millis, NamesKey, NodeId, Role, ShardId, Timestamp};
 use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
 use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Lead, Refusal, Status, View};
@@ -69,12 +69,16 @@ pub struct Host<S> {
     pub term_rows_left: usize,
     /// Transactions whose time has come that this step may still go on with.
     pub txns_left: usize,
+    /// Waits whose time is over that this step may still end.
+    pub waits_left: usize,
     /// The newest record.
     pub last: LogSeq,
     /// What is on stable storage.
     pub durable: LogSeq,
     /// Records behind that, with their shards.
     pub undurable: VecDeque<(LogSeq, ShardId, LogIndex)>,
+    /// With what shards are made, as the map says: the key of names, and the command level in force.
+    pub made_with: (NamesKey, u16),
     /// Every shard, as the map says.
     pub seats: BTreeMap<ShardId, ShardEntry>,
     /// Where chunks go.
@@ -128,8 +132,10 @@ impl<S: Store> Host<S> {
             chores_left: 0,
             term_rows_left: 0,
             txns_left: 0,
+            waits_left: 0,
             durable: LogSeq(0),
             undurable: VecDeque::new(),
+            made_with: (NamesKey::default(), 0),
             seats: BTreeMap::new(),
             sessions: Sessions::default(),
             opens: OpenCounts::default(),
@@ -151,6 +157,7 @@ impl<S: Store> Host<S> {
         self.chores_left = self.config.limits.chores_per_step;
         self.term_rows_left = self.config.limits.term_rows;
         self.txns_left = self.config.limits.txns_due;
+        self.waits_left = self.config.limits.waits_over;
         self.spread.set_now(now);
         core::mem::swap(&mut self.out, out);
     }

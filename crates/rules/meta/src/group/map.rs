@@ -26,7 +26,7 @@ impl<S: Store> Group<S> {
         self.host.spread.update(map);
         self.host.homes.update(map);
         let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
-        let level = map.command_level.min(COMMAND_LEVEL_MAX);
+        self.host.made_with = (map.names, map.command_level.min(COMMAND_LEVEL_MAX));
         self.host.seats = map.shards.iter().map(|entry| (entry.shard, entry.clone())).collect();
         let is_untold = |entry: &&ShardEntry| {
             entry.is_led_by(own) && matches!(entry.state, ShardState::New | ShardState::Moving)
@@ -39,7 +39,7 @@ impl<S: Store> Group<S> {
         self.follow_moves(map)?;
         self.begin_terms()?;
         for entry in map.shards.iter().filter(|entry| entry.is_led_by(own)) {
-            self.lead(entry, map.names, level)?;
+            self.lead(entry)?;
         }
         self.warn_of_withheld();
         self.require_rows(map, own)?;
@@ -114,10 +114,11 @@ impl<S: Store> Group<S> {
     }
 
     /// The map gives this server a shard: it is made when it is new and there are no rows of it.
-    fn lead(&mut self, entry: &ShardEntry, names: NamesKey, level: u16) -> Result<(), StoreError> {
+    fn lead(&mut self, entry: &ShardEntry) -> Result<(), StoreError> {
         if entry.state == ShardState::Moving {
             return Ok(());
         }
+        let (names, level) = self.host.made_with;
         let place = Place { epoch: entry.epoch, level, era: entry.era };
         if self.shards.contains_key(&entry.shard) {
             return self.deliver(entry.shard, |shard, host| shard.take_place(host, &place)).map(drop);
@@ -135,6 +136,16 @@ impl<S: Store> Group<S> {
             shard.placed(host, entry)
         })
         .map(drop)
+    }
+
+    /// What an earlier stay of the shard had left is gone. If it is to be made here, it waited for that.
+    pub(super) fn lead_swept(&mut self, id: ShardId) -> Result<(), StoreError> {
+        let is_led = |entry: &&ShardEntry| entry.is_led_by(self.host.own);
+        let Some(entry) = self.host.seats.get(&id).filter(is_led).cloned() else { return Ok(()) };
+        let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
+        self.lead(&entry)?;
+        self.note_new_shards(&known);
+        Ok(())
     }
 
     pub(super) fn take_fences(&mut self, fences: &FencesReply) -> Result<(), StoreError> {

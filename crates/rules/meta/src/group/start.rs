@@ -22,6 +22,7 @@ impl<S: Store> Group<S> {
             shards: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             busy: BTreeSet::new(),
+            recovering: BTreeSet::new(),
             resumed: ShardId(0),
             ticked: ShardId(0),
             reading: BTreeSet::new(),
@@ -93,6 +94,8 @@ impl<S: Store> Group<S> {
         let is_format = matches!(command.action, Action::Internal(Internal::Format(_)));
         if is_format && !self.shards.contains_key(&id) {
             self.shards.insert(id, Shard::new(&self.host, id));
+            // What an earlier stay had left was gone by then, or it would not have been made.
+            self.travels.made(id);
         }
         let Some(shard) = self.shards.get_mut(&id) else { return Err(unknown(record, id)) };
         shard.require_next(record, Head { shard: id, term, index })?;

@@ -21,7 +21,7 @@ impl<S: Store> Group<S> {
     pub fn next_deadline(&self) -> Option<Millis> {
         let host = &self.host;
         let calls = host.loop_calls.len() + host.loop_answers.len();
-        if !(self.busy.is_empty() && calls == 0 && self.ended.is_empty() && self.reading.is_empty()) {
+        if !(self.is_idle() && calls == 0 && self.ended.is_empty() && self.reading.is_empty()) {
             return Some(Millis(0));
         }
         let of_shards = self.deadlines.first().map(|(at, _)| *at);

@@ -85,6 +85,11 @@ impl Travels {
         self.sweeps.entry(id).or_default();
     }
 
+    /// It was made anew: its rows are none that are left.
+    pub fn made(&mut self, id: ShardId) {
+        self.sweeps.remove(&id);
+    }
+
     /// What somebody waits for comes first.
     fn next_swept(&self) -> Option<(ShardId, Vec<u8>)> {
         let awaited = self.arrivals.keys().find_map(|id| self.sweeps.get_key_value(id));
@@ -448,6 +453,7 @@ impl<S: Store> Group<S> {
         for id in &moves.gone {
             self.shards.remove(id);
             self.busy.remove(id);
+            self.recovering.remove(id);
             self.deadlines.retain(|(_, of)| of != id);
             self.travels.sweep(*id);
             batch.extend([(key::header(*id), None), (applied_key(*id), None)]);
@@ -486,6 +492,7 @@ impl<S: Store> Group<S> {
             {
                 self.fetch(id);
             }
+            self.lead_swept(id)?;
         } else {
             // Once more from the beginning: then there is nothing.
             self.travels.sweeps.insert(id, Vec::new());

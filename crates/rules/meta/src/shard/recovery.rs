@@ -6,7 +6,6 @@ use super::trims::inode_in;
 use crate::command::{Internal, Recovered};
 use crate::group::{Errands, Host, Job, Owner, Read, Sessions};
 use crate::key::{self, Table};
-use crate::limit::RECOVERY_READS_MAX;
 use crate::near::Near;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -40,10 +39,10 @@ impl Recoveries {
     }
 
     fn has_room(&self, most: usize) -> bool {
-        self.runs.len() + self.reading.len() < most && self.reading.len() < RECOVERY_READS_MAX
+        self.runs.len() + self.reading.len() < most
     }
 
-    /// Is one waiting that there is room for?
+    /// Is one waiting that there is room for in this shard?
     pub fn can_begin(&self, most: usize) -> bool {
         !self.waiting.is_empty() && self.has_room(most)
     }
@@ -78,18 +77,16 @@ pub fn is_open_ended(writers: &BTreeSet<(Ino, ClientId)>, sessions: &Sessions, i
 impl Shard {
     /// The next recovery that waited for room.
     pub(super) fn next_recovery<S: Store>(&mut self, host: &mut Host<S>) -> Option<Ino> {
-        if self.recoveries.can_begin(host.config.limits.recoveries) {
-            self.recoveries.waiting.pop_first()
-        } else {
-            None
-        }
+        let limits = &host.config.limits;
+        let can_begin =
+            self.recoveries.can_begin(limits.recoveries) && host.reads.has_room_for_recovery(limits);
+        if can_begin { self.recoveries.waiting.pop_first() } else { None }
     }
 
     /// Asks the targets of a file for the lengths of its chunk files, if a writer of it has ended; once its rows are in
-    /// memory.
+    /// memory. Nobody waits for it as for a request, so it never makes others wait for a disk: without room it lines up.
     pub(super) fn recover<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) -> Result<(), StoreError> {
-        let in_place = self.reads_in_place(host);
-        self.recover_by(host, ino, in_place)
+        self.recover_by(host, ino, false)
     }
 
     /// The rows of a file that is to be recovered from were read.
@@ -115,7 +112,9 @@ impl Shard {
         if clients.is_empty() || self.recoveries.runs.contains_key(&ino) {
             return Ok(());
         }
-        if !self.recoveries.has_room(host.config.limits.recoveries) {
+        let limits = &host.config.limits;
+        let may_read = in_place || host.reads.has_room_for_recovery(limits);
+        if !(may_read && self.recoveries.has_room(limits.recoveries)) {
             self.recoveries.line_up(ino);
             return Ok(());
         }
@@ -123,7 +122,7 @@ impl Shard {
         let (trim, inode) = (near.get(&key::of_ino(Table::Trim, ino)), inode_in(&near, ino));
         let lacks = near.take_lacks();
         if !lacks.is_empty() {
-            let id = host.reads.begin(self.id, lacks.len());
+            let id = host.reads.begin_recovery(self.id, lacks.len());
             host.out.reads.push(Read { id, wanted: lacks });
             self.recoveries.reading.insert(id, ino);
             return Ok(());

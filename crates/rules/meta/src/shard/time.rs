@@ -56,11 +56,7 @@ impl Shard {
             return Ok(false);
         }
         let now = host.now;
-        for parked in self.waits.expired(now) {
-            self.give_up(host, parked, &format!("still waiting after {} s", WAIT_DEADLINE_MS / 1_000));
-        }
-        self.give_up_reads(host);
-        self.locks.tick(now);
+        self.end_waits(host);
         self.tick_txns(host)?;
         let over = self.grace.expire(now);
         self.rescan_deletions(host)?;
@@ -70,6 +66,18 @@ impl Shard {
         }
         self.do_chores(host)?;
         Ok(over)
+    }
+
+    /// What has waited too long is given up. What is more than a step may end stays due.
+    fn end_waits<S: Store>(&mut self, host: &mut Host<S>) {
+        while host.waits_left > 0
+            && let Some(parked) = self.waits.take_expired(host.now)
+        {
+            host.waits_left -= 1;
+            self.give_up(host, parked, &format!("still waiting after {} s", WAIT_DEADLINE_MS / 1_000));
+        }
+        self.give_up_reads(host);
+        host.waits_left -= self.locks.tick(host.now, host.waits_left);
     }
 
     /// A job for another server is done.

@@ -216,13 +216,15 @@ impl Waits {
         }
     }
 
-    /// Everything that has waited too long, and what a client has told behind that: it is told again in its order.
-    pub fn expired(&mut self, now: Millis) -> Vec<Parked> {
-        let late: Vec<u64> = self.by_deadline.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();
-        let told = late.iter().filter_map(|id| Some((self.all.get(id)?.parked.told_by()?, *id)));
-        let behind = told.flat_map(|(client, id)| self.told.range((client, id)..=(client, u64::MAX)));
-        let ids: BTreeSet<u64> = late.iter().copied().chain(behind.map(|(_, id)| *id)).collect();
-        self.give_up(ids.into_iter().collect())
+    /// The next that has waited too long. Before it goes what its client has told behind it, the newest first: that would be
+    /// carried out too early, and is told again in its order.
+    pub fn take_expired(&mut self, now: Millis) -> Option<Parked> {
+        let (_, late) = self.by_deadline.first().copied().filter(|(at, _)| *at <= now)?;
+        let client = self.all.get(&late).and_then(|wait| wait.parked.told_by());
+        let behind =
+            client.and_then(|client| self.told.range((client, late)..=(client, u64::MAX)).next_back());
+        let id = behind.map_or(late, |(_, id)| *id);
+        self.give_up([id].into()).pop()
     }
 
     /// Nothing waits any more: where the answers go.

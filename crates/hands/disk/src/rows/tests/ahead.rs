@@ -23,6 +23,8 @@ struct Door {
     /// Whether it is open, and how many reads have come to it.
     state: Mutex<(bool, usize)>,
     moved: Condvar,
+    /// So many reads get behind it before it shuts.
+    free: usize,
 }
 
 impl Door {
@@ -31,8 +33,9 @@ impl Door {
         Arc::new(move |_| {
             let mut state = door.state.lock().unwrap();
             state.1 += 1;
+            let number = state.1;
             door.moved.notify_all();
-            drop(door.moved.wait_while(state, |(is_open, _)| !*is_open).unwrap());
+            drop(door.moved.wait_while(state, |(is_open, _)| !*is_open && number > door.free).unwrap());
         })
     }
 
@@ -193,6 +196,7 @@ fn what_is_near_agrees_with_a_map() {
                 }
                 9 if dice.below(10) == 0 => store.flush(LIMIT).unwrap(),
                 10 => store.is_cold(),
+                11 => (index.saturating_sub(30)..index).for_each(|id| store.give_up_read(id)),
                 _ => {}
             }
             let key = key(dice.below(KEYS));
@@ -217,6 +221,56 @@ fn what_is_near_agrees_with_a_map() {
     assert!(near > 100, "{near} ranges were near");
 }
 
+/// Reads of forty rows, and a store that has them on its disk, which gives twenty before the door shuts.
+fn long_read(root: &Path, gate: &Arc<Gate>, door: &Arc<Door>) -> (RowStore, Receiver<()>) {
+    let mut store = open(root, gate);
+    (0..40).for_each(|n| put(&mut store, &[0, 1, n], 1));
+    store.flush(LIMIT).unwrap();
+    drop(store);
+    let (mut store, told) = reading_by(root, gate, Some(Door::in_front(door)));
+    store.read_ahead(1, (0..40).map(|n| Wanted::Row(vec![0, 1, n])).collect());
+    door.wait_for(21);
+    (store, told)
+}
+
+/// Which of the forty rows are in memory.
+fn near(store: &RowStore) -> Vec<u8> {
+    (0..40).filter(|n| store.get_near(&[0, 1, *n]).unwrap().is_some()).collect()
+}
+
+/// Goal: a long read keeps over checkpoints what they do not change, but for the few rows that are being read: on a slow disk
+/// it would never come to its end. What they change is not believed.
+#[test]
+fn a_long_read_outlives_checkpoints() {
+    let (root, gate) = (tempfile::tempdir().unwrap(), Gate::open());
+    let door = Arc::new(Door { free: 20, ..Door::default() });
+    let (mut store, told) = long_read(root.path(), &gate, &door);
+    put(&mut store, &[0, 1, 3], 2);
+    // The second of them takes it out of what settles, into the cache.
+    for table in 2..4 {
+        (0..10).for_each(|n| put(&mut store, &[0, table, n], n));
+        store.flush(LIMIT).unwrap();
+    }
+    door.open();
+    read_until(&mut store, &told, 1);
+    assert_eq!(near(&store), (0..16).chain(32..40).collect::<Vec<u8>>());
+    assert_eq!(store.get(&[0, 1, 3]), Ok(Some(vec![2])), "an older row is in the cache");
+}
+
+/// Goal: what was read for a request that is gone is there when it is asked for again: else a request for more rows than a slow
+/// disk gives before its time is over would never be answered. No more is read for it.
+#[test]
+fn what_was_read_for_who_is_gone_is_kept() {
+    let (root, gate) = (tempfile::tempdir().unwrap(), Gate::open());
+    let door = Arc::new(Door { free: 20, ..Door::default() });
+    let (mut store, told) = long_read(root.path(), &gate, &door);
+    store.give_up_read(1);
+    door.open();
+    read_until(&mut store, &told, 1);
+    assert_eq!(near(&store), (0..32).collect::<Vec<u8>>());
+    assert_eq!(door.state.lock().unwrap().1, 32, "reads that were begun");
+}
+
 /// Goal: what nobody waits for any more is not read, and not gone on with where it is in work: the disk is there for those who
 /// wait.
 #[test]
@@ -229,7 +283,7 @@ fn what_nobody_waits_for_is_not_read() {
     [1, 2, 3].into_iter().for_each(|id| store.give_up_read(id));
     door.open();
     // Whoever reads the fourth had one of the first two in hand before.
-    assert_eq!(read_until(&mut store, &told, 4), [4]);
+    assert!(!read_until(&mut store, &told, 4).contains(&3));
     assert_eq!(door.state.lock().unwrap().1, 3, "reads that were begun");
 }
 

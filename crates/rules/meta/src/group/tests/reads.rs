@@ -260,7 +260,7 @@ fn a_report_waits_for_its_rows() {
 #[test]
 fn parts_of_a_report_stand_behind_each_other() {
     let start = || {
-        let limits = Limits { report_rows: 2, ..Limits::default() };
+        let limits = Limits { report_rows: 2, waits_over: 1, ..Limits::default() };
         let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
         let mut opens = vec![];
         for n in 1..=8 {
@@ -291,7 +291,39 @@ fn parts_of_a_report_stand_behind_each_other() {
     bed.tick(WAIT_DEADLINE_MS / 2);
     let second = bed.send(OTHER, last);
     bed.tick(WAIT_DEADLINE_MS / 2 + 1);
+    assert_eq!(
+        (is_told(&bed, first), is_told(&bed, second)),
+        (None, Some(false)),
+        "what is behind goes first"
+    );
+    bed.tick(0);
     assert_eq!((is_told(&bed, first), is_told(&bed, second)), (Some(false), Some(false)));
+}
+
+/// Goal: however many requests have waited too long, a step gives up so many and no more, the rest is due at once, and their
+/// reads are given up with them.
+#[test]
+fn waits_end_in_parts() {
+    let (mut bed, dir) = cold(Limits { waits_over: 3, ..Limits::default() }, 10);
+    let asked: vec::Vec<u64> = (0..10).map(|n| bed.send(ME, lookup(dir, &format!("{n}")))).collect();
+    bed.now.0 += WAIT_DEADLINE_MS;
+    let mut ended = vec![];
+    while bed.server.next_deadline().is_some_and(|at| at <= bed.now) {
+        bed.tick(0);
+        ended.push(asked.iter().filter(|to| bed.replies.contains_key(to)).count());
+        assert_eq!(bed.server.host.load.waits, 10 - ended.last().unwrap());
+    }
+    assert_eq!(ended, [3, 6, 9, 10]);
+    assert!(bed.reads.is_empty() && asked.iter().all(|to| bed.replies[to].1.is_err()));
+}
+
+/// Files for whose sizes targets are asked.
+fn asked_sizes(bed: &Bed) -> usize {
+    let of = |task: &Task| match &task.job {
+        Job::Stat { chunks, .. } => Some(chunks[0].ino),
+        _ => None,
+    };
+    bed.tasks.iter().filter_map(of).collect::<BTreeSet<Ino>>().len()
 }
 
 /// Goal: the end of a session that wrote to many files asks for their sizes in small steps, and for none of them do others
@@ -312,22 +344,15 @@ fn many_recoveries_begin_in_small_steps() {
             let rows = |ino: &Ino| [Table::Trim, Table::Inode].map(|of| Wanted::Row(of_ino(of, *ino)));
             bed.server.store().bring(&files.iter().flat_map(rows).collect::<vec::Vec<_>>());
         }
-        let asked = |bed: &Bed| {
-            let of = |task: &Task| match &task.job {
-                Job::Stat { chunks, .. } => Some(chunks[0].ino),
-                _ => None,
-            };
-            bed.tasks.iter().filter_map(of).collect::<BTreeSet<Ino>>().len()
-        };
         bed.fenced.push(OTHER.client);
         let fences = bed.fences(&[1]);
         bed.step(Input::Fences(fences));
-        let mut before = asked(&bed);
+        let mut before = asked_sizes(&bed);
         while bed.server.next_deadline() == Some(Millis(0)) {
             bed.tick(0);
             // The bench makes the log durable after each step, which is a step too.
-            assert!(asked(&bed) - before <= 6, "{} of {before} at once", asked(&bed) - before);
-            before = asked(&bed);
+            assert!(asked_sizes(&bed) - before <= 6, "{} of {before} at once", asked_sizes(&bed) - before);
+            before = asked_sizes(&bed);
         }
         if is_cold {
             assert_eq!((before, bed.reads.len()), (0, RECOVERY_READS_MAX));
@@ -341,4 +366,44 @@ fn many_recoveries_begin_in_small_steps() {
         assert!(files.iter().all(|ino| writes(ino).is_none()), "its sizes are known");
         bed.check();
     }
+}
+
+/// Goal: where requests keep all their places at the disk, the sizes of a session that ended are recovered all the same, and
+/// not one of them makes others wait for a disk. Shards take turns at the places of recoveries, and nothing is due while there
+/// is none.
+#[test]
+fn recoveries_have_places_of_their_own() {
+    let limits = Limits { reads: 1, recovery_reads: 1, ..Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 2);
+    let far = bed.admin(super::transactions::on("far", 1)).unwrap().ino;
+    let mut files = vec![];
+    for (n, dir) in (1..).zip([Ino::ROOT, Ino::ROOT, far, far]) {
+        let ino = bed.create(ME, dir, &format!("f{n}"));
+        bed.call(ME, Grow { like: None, ino, end: 9 }).unwrap();
+        bed.open(OTHER, ino, OpenMode::Write, n).unwrap();
+        files.push(ino);
+    }
+    bed.server.store().forget();
+    (bed.forgets, bed.disk_works, bed.courier_works) = (false, false, false);
+    let asked = bed.send(ME, lookup(Ino::ROOT, "f1"));
+    bed.fenced.push(OTHER.client);
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    let mut turns: vec::Vec<u8> = vec![];
+    while bed.reads.len() > 1 {
+        assert!(bed.reads.len() == 2 && bed.server.next_deadline() != Some(Millis(0)));
+        let read = bed.reads.remove(1);
+        assert_eq!(asked_sizes(&bed), turns.len(), "only of what was read aside");
+        let Wanted::Row(key) = &read.wanted[0] else { panic!("{read:?}") };
+        turns.push(key[1]);
+        bed.server.store().bring(&read.wanted);
+        bed.step(Input::Read(read.id));
+    }
+    assert!(turns == [0, 1, 0, 1] || turns == [1, 0, 1, 0], "{turns:?}");
+    bed.courier_works = true;
+    bed.run_courier();
+    let writes = |ino: &Ino| bed.server.store().get(&writer(*ino, ClientId(2))).unwrap();
+    assert!(files.iter().all(|ino| writes(ino).is_none()), "its sizes are known");
+    assert!(!bed.replies.contains_key(&asked) && bed.reads.len() == 1);
+    bed.check();
 }

@@ -47,7 +47,7 @@ fn bed() -> Bed {
     bed
 }
 
-fn on(text: &str, shard: u16) -> MakeDirOn {
+pub fn on(text: &str, shard: u16) -> MakeDirOn {
     MakeDirOn {
         parent: Ino::ROOT,
         name: name(text),

@@ -328,6 +328,37 @@ fn what_comes_back_early_is_fetched() {
     assert_eq!(bed.server.shards().collect::<Vec<_>>(), [ShardId(1)]);
 }
 
+/// Goal: a shard that is to be made where rows of an earlier stay are still swept is made as soon as those are gone, not only
+/// when the next map comes. Over a restart it stays: what the log says was swept before it is none of it.
+#[test]
+fn a_shard_is_made_as_soon_as_what_was_left_is_gone() {
+    let (mut bed, _) = source();
+    bed.courier_works = false;
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::Active, &[THERE], 3) });
+    let ask = bed.tasks.pop().unwrap();
+    bed.step(Input::Courier { task: ask.id, result: Ok(JobReply::History(true)) });
+    bed.step(Input::Map { own: OWN, map: placed(ShardState::New, &[OWN], 5) });
+    assert!(!bed.server.has_term(SHARD) && bed.server.moves_under_way() == 1);
+    while bed.server.moves_under_way() > 0 {
+        bed.tick(10);
+    }
+    assert_eq!(bed.server.formatted(), [ShardAt { shard: SHARD, epoch: 5 }]);
+    assert!(bed.notes.iter().any(|line| line.contains("shard 0 is new")), "{:?}", bed.notes);
+    let active = MapReply { version: MapVersion(16), ..placed(ShardState::Active, &[OWN], 5) };
+    bed.step(Input::Map { own: OWN, map: active.clone() });
+    bed.create(ME, Ino::ROOT, "f");
+    bed.check();
+    let count = rows(bed.server.store()).len();
+    let mut again = Other::new(&bed.log);
+    again.step(Input::Map { own: OWN, map: active });
+    again.step(Input::Fences(bed.fences(&[1])));
+    for _ in 0..50 {
+        again.step(Input::Tick);
+    }
+    assert_eq!((rows(again.server.store()).len(), again.server.moves_under_way()), (count, 0));
+    assert!(again.server.store().get(&crate::key::header(SHARD)).unwrap().is_some());
+}
+
 /// Goal: a map that is older than a move, from a backup, gives a shard to a server that has let it go. That one goes on with its
 /// other shards, makes nothing anew, says once what to put back, and tells nobody rows that it does not have. A server that
 /// has none of its shards ends.

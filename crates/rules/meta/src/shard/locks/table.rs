@@ -535,9 +535,13 @@ impl Table {
         self.turns.first().map(|(until, _)| *until)
     }
 
-    /// Time passed: nobody waits for his turn for ever.
-    pub fn tick(&mut self, now: Millis) {
-        while let Some((until, place)) = self.turns.first().copied().filter(|(until, _)| *until <= now) {
+    /// Time passed: nobody waits for his turn for ever. So many turns end at most; the number of those that did.
+    pub fn tick(&mut self, now: Millis, most: usize) -> usize {
+        let mut ended = 0;
+        while ended < most
+            && let Some((until, place)) = self.turns.first().copied().filter(|(until, _)| *until <= now)
+        {
+            ended += 1;
             self.turns.remove(&(until, place));
             if let Some(wish) =
                 self.files.get_mut(&place.key).and_then(|file| file.queue.get_mut(&place.number))
@@ -547,6 +551,7 @@ impl Table {
             self.try_grant(now, place, true);
         }
         self.settle(now);
+        ended
     }
 }
 

@@ -123,7 +123,7 @@ fn turns_make_no_circles() {
     assert_eq!(bench.set(3, FILE, wish(3, READ, 5, 5), Some(4)), Ok(LockState::Waits));
     assert_eq!(bench.table.deadline(), Some(NOW.plus(LOCK_TURN_MS)));
     bench.now = NOW.plus(LOCK_TURN_MS);
-    bench.table.tick(bench.now);
+    bench.table.tick(bench.now, usize::MAX);
     bench.hear();
     assert_eq!((bench.told(3, 4), bench.told(2, 1)), (Some(0), None));
     assert_eq!(bench.table.deadline(), None);
@@ -131,6 +131,22 @@ fn turns_make_no_circles() {
     assert_eq!(bench.set(4, FILE, wish(4, READ, 5, 5), Some(5)), Ok(LockState::Waits));
     bench.set(4, Ino(10), wish(4, WRITE, 0, 0), None).unwrap();
     assert_eq!(bench.told(4, 5), Some(0));
+}
+
+/// Goal: however many turns end at one time, a step ends so many, and the rest is due at once.
+#[test]
+fn turns_end_in_parts() {
+    let mut bench = Bench::new();
+    bench.set(1, FILE, wish(1, READ, 0, 9), None).unwrap();
+    for n in 2..=5 {
+        let kind = if n == 2 { WRITE } else { READ };
+        assert_eq!(bench.set(n, FILE, wish(n, kind, 0, 9), Some(n)), Ok(LockState::Waits));
+    }
+    bench.now = NOW.plus(LOCK_TURN_MS);
+    assert_eq!((bench.table.tick(bench.now, 2), bench.table.deadline()), (2, Some(bench.now)));
+    assert_eq!((bench.table.tick(bench.now, 2), bench.table.deadline()), (1, None));
+    bench.hear();
+    assert_eq!([2, 3, 4, 5].map(|n| bench.told(n, n)), [None, Some(0), Some(0), Some(0)]);
 }
 
 /// Goal: circles of two and three owners, over several files and clients, are refused to whoever closes
