@@ -1,13 +1,14 @@
 //! `skep shard list`, and the order of a move.
 
+use crate::confirm;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use skep_base::access::AccessArgs;
+use skep_base::access::{AccessArgs, Cluster};
 use skep_base::namespace::Names;
 use skep_base::output::{self, OutputArgs, Row};
-use skep_base::{Outcome, find};
-use skep_types::ShardId;
-use skep_wire::mgmt::{GiveShard, ShardEntry, ShardState, StatusReply};
+use skep_base::{Failure, Outcome, find};
+use skep_types::{NodeId, Reachability, ServiceKind, ShardId};
+use skep_wire::mgmt::{GiveShard, NodeEntry, ShardEntry, ShardState, StatusReply};
 use std::io::Write;
 
 /// `skep shard ...`
@@ -35,6 +36,13 @@ pub struct GiveArgs {
     shard: u16,
     /// Alias or number of the metadata server
     node: String,
+    /// The server that has the shard is offline and gone for good: the new one serves the copy that it has itself, and what
+    /// only the old one had is lost
+    #[arg(long)]
+    source_is_gone: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     access: AccessArgs,
 }
@@ -100,12 +108,46 @@ fn give(args: &GiveArgs) -> Outcome {
         eprintln!("shard {shard} is at {} already", node.alias);
         return Ok(());
     }
+    if args.source_is_gone {
+        give_up_source(&mut cluster, &status, shard, node, args.yes)?;
+    }
     cluster.ask(&GiveShard { shard, node: node.node })?;
     eprintln!(
         "shard {shard} is on its way to {}; `skep shard list` shows it as active once it is there",
         node.alias
     );
     Ok(())
+}
+
+/// Says that who has the shard's rows is gone. Nobody serves it then until it is given to somebody, so who is to have it must be
+/// there.
+fn give_up_source(
+    cluster: &mut Cluster,
+    status: &StatusReply,
+    shard: ShardId,
+    node: &NodeEntry,
+    yes: bool,
+) -> Outcome {
+    confirm::ask(&what_is_lost(status, shard, node)?, yes)?;
+    cluster.ask(&GiveShard { shard, node: NodeId(0) }).map(drop)
+}
+
+fn what_is_lost(status: &StatusReply, shard: ShardId, node: &NodeEntry) -> Outcome<String> {
+    if node.service != ServiceKind::Metad || node.reachability != Reachability::Online {
+        let alias = &node.alias;
+        return Err(Failure::new(format!(
+            "{alias} is no metadata server that is online: nobody would serve shard {shard}. Nothing was done"
+        )));
+    }
+    let entry = status.shards.iter().find(|entry| entry.shard == shard);
+    let source = entry.and_then(|entry| entry.members.first());
+    let source = source.map_or_else(|| "its server".to_owned(), |source| Names::of(status).node(*source));
+    Ok(format!(
+        "What only {source} has of shard {shard} is lost, and {source} must never run again: where it runs unheard, both \
+         serve the shard. {} serves the copy that it has; if it has none, nobody is served until the shard is given to \
+         another server",
+        node.alias
+    ))
 }
 
 pub fn run(command: &ShardCommand, out: &mut dyn Write) -> Outcome {
@@ -133,5 +175,20 @@ mod tests {
         status.shards[0].leader = skep_types::NodeId(0);
         let row = serde_json::to_value(&rows(&status)[0]).unwrap();
         assert_eq!((&row["server"], &row["reachability"]), (&serde_json::Value::Null, &"-".into()));
+    }
+
+    /// Goal: before a server is called gone it is said what is lost, and whose copy is served; nothing is done when that one
+    /// could not serve.
+    #[test]
+    fn what_is_lost_is_said_first() {
+        let mut status = samples::status();
+        status.shards[0].members = vec![NodeId(77)];
+        let mut node = status.nodes[0].node.clone();
+        (node.service, node.reachability) = (ServiceKind::Metad, Reachability::Online);
+        let text = what_is_lost(&status, ShardId(0), &node).unwrap();
+        assert!(text.contains("77 has of shard 0 is lost") && text.contains("metad-1 serves"), "{text}");
+        node.reachability = Reachability::Offline;
+        let refused = what_is_lost(&status, ShardId(0), &node).unwrap_err();
+        assert!(refused.to_string().contains("Nothing was done"), "{refused}");
     }
 }

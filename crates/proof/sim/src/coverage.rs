@@ -119,6 +119,7 @@ pub const RARE: &[&str] = &[
     "an append ended at a hole of a full target",
     "a kept file had a hole of a full target",
     "a withheld shard was given to who has it",
+    "a shard that did not come was given to another metad",
     "a shard without rows was given to who has them",
     "a task had no server",
 ];

@@ -134,7 +134,7 @@ pub(crate) fn superseded(known: &Node) -> Refusal {
     Refusal::with(Status::errno(Errno::ESTALE), text)
 }
 
-fn eras_are_used_up() -> String {
+pub(crate) fn eras_are_used_up() -> String {
     format!("older copies of a shard were put back {ERAS_MAX} times, the limit: restore the newest directory")
 }
 

@@ -284,7 +284,8 @@ record! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Placed {
         pub shard: ShardId,
-        /// Its metadata server.
+        /// Its metadata server. 0: none for now, and who has its rows is gone for good; who gets it next makes do with the
+        /// rows that it has itself.
         pub node: NodeId,
     }
 }
@@ -298,8 +299,8 @@ record! {
     }
 }
 
-/// Highest level of [`Decided`] that this release knows.
-pub const DECIDED_LEVEL: u16 = 1;
+/// Highest level of [`Decided`] that this release knows: 2 has a [`Placed`] of node 0.
+pub const DECIDED_LEVEL: u16 = 2;
 
 record! {
     /// A change as the log has it.
@@ -352,5 +353,16 @@ union! {
         SetIndex(SetIndex) = 17,
         /// See [`PlaceShards`].
         PlaceShards(PlaceShards) = 18,
+    }
+}
+
+impl Command {
+    /// The level by which a release is told whether it knows what this means.
+    pub fn level(&self) -> u16 {
+        let gives_up = |place: &Placed| place.node == NodeId(0);
+        match self {
+            Self::PlaceShards(place) if place.places.iter().any(gives_up) => DECIDED_LEVEL,
+            _ => 1,
+        }
     }
 }

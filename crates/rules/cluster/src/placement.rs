@@ -1,9 +1,12 @@
 //! Which metadata server holds which shard.
 
+use crate::age::eras_are_used_up;
 use crate::alias::unknown;
 use crate::command::{PlaceShards, Placed};
+use crate::limits::ERAS_MAX;
 use crate::registry::{Output, Registry};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{Errno, NodeId, Reachability, ServiceKind, ShardId};
 use skep_wire::mgmt::{ShardEntry, ShardState};
@@ -35,9 +38,8 @@ impl Registry {
     }
 
     /// Gives a shard to another metadata server. Nobody answers for it until that one has said that its rows are there; until
-    /// then it can be given to a third one, or back.
+    /// then it can be given to a third one, or back. To node 0: who has its rows is gone for good.
     pub fn give_shard(&mut self, shard: ShardId, node: NodeId, out: &mut Output) -> Result<(), Refusal> {
-        let refuse = |text| Err(Refusal::with(Status::errno(Errno::EINVAL), text));
         let Some(entry) = self.state.shards.iter().find(|entry| entry.shard == shard) else {
             return Err(unknown("shard", u32::from(shard.0), "shard"));
         };
@@ -50,28 +52,64 @@ impl Registry {
             }
             ShardState::Active | ShardState::Moving => {}
         }
+        if node == NodeId(0) {
+            return self.give_up_source(shard, out);
+        }
         if self.state.nodes.get(&node).is_none_or(|known| known.service != ServiceKind::Metad) {
             return refuse(format!("node {node} is no metadata server of this cluster"));
         }
-        let is_online =
-            |node| self.nodes.get(&node).is_some_and(|pulse| pulse.reachability == Reachability::Online);
         // Given back before it has moved, it is where its rows are, whoever is there.
         let source = entry.members.first().copied().filter(|source| *source != node);
-        if let Some(source) = source.filter(|_| !is_online(node)) {
+        if let Some(source) = source.filter(|_| !self.is_online(node)) {
             return refuse(format!(
                 "node {node} is not online, and nobody would answer for the shard meanwhile: it stays with node {source}"
             ));
         }
-        if let Some(source) = source.filter(|source| !is_online(*source)) {
+        let is_there = source.is_none_or(|source| self.is_online(source));
+        if let Some(source) = source.filter(|_| !is_there && !entry.is_given_up()) {
             return refuse(format!(
-                "node {source}, which has the rows of shard {shard}, is not online: nobody could fetch them"
+                "node {source}, which has the rows of shard {shard}, is not online: nobody could fetch them. Start it; only \
+                 if it is gone for good, and node {node} has a copy: skep shard give {shard} {node} --source-is-gone"
             ));
         }
         if !entry.is_led_by(node) {
+            // One that was called gone and is there again has the rows after all.
+            let back = source.filter(|_| is_there && entry.is_given_up());
+            let places = back.into_iter().chain([node]).map(|node| Placed { shard, node }).collect();
             out.notes.push(format!("shard {shard} is given to node {node}"));
-            self.commit(PlaceShards { places: Vec::from([Placed { shard, node }]) }, out);
+            self.commit(PlaceShards { places }, out);
             self.map_changed();
         }
         Ok(())
     }
+
+    /// An administrator says that who has the rows of the shard is gone for good. Nobody answers for it until it is given to
+    /// a server that has a copy, or back. What that copy lacks was used: another era begins.
+    fn give_up_source(&mut self, shard: ShardId, out: &mut Output) -> Result<(), Refusal> {
+        let Some(entry) = self.state.shards.iter().find(|entry| entry.shard == shard) else { return Ok(()) };
+        let Some(source) = entry.members.first().copied().filter(|_| !entry.is_given_up()) else {
+            return Ok(());
+        };
+        if self.is_online(source) {
+            return refuse(format!(
+                "node {source}, which has the rows of shard {shard}, is online, so it is not gone: give the shard without \
+                 --source-is-gone"
+            ));
+        }
+        if entry.era >= ERAS_MAX {
+            return refuse(eras_are_used_up());
+        }
+        out.notes.push(format!("node {source} is gone for good, and what only it has of shard {shard}"));
+        self.commit(PlaceShards { places: Vec::from([Placed { shard, node: NodeId(0) }]) }, out);
+        self.map_changed();
+        Ok(())
+    }
+
+    fn is_online(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|pulse| pulse.reachability == Reachability::Online)
+    }
+}
+
+fn refuse(text: String) -> Result<(), Refusal> {
+    Err(Refusal::with(Status::errno(Errno::EINVAL), text))
 }

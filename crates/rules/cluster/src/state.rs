@@ -206,13 +206,19 @@ impl State {
             if entry.leader == place.node {
                 continue;
             }
+            let is_given_up = entry.is_given_up();
             entry.leader = place.node;
             entry.epoch += 1;
-            // Who has the rows is first among the members while they are on their way.
+            // Who has the rows is first among the members while they are on their way. Where that one is gone for good it
+            // stays the only one: it can have the shard back, but nobody asks it for rows.
             match entry.members.first().copied().filter(|_| entry.state != ShardState::New) {
                 Some(source) if source != place.node => {
                     entry.state = ShardState::Moving;
-                    entry.members = Vec::from([source, place.node]);
+                    let gives_up = place.node == NodeId(0);
+                    let goes = (!gives_up && !is_given_up).then_some(place.node);
+                    entry.members = [source].into_iter().chain(goes).collect();
+                    // Whose rows are served next, they may be older ones.
+                    entry.era = (entry.era + u16::from(gives_up)).min(ERAS_MAX);
                 }
                 Some(source) => {
                     entry.state = ShardState::Active;

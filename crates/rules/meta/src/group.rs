@@ -12,6 +12,7 @@ mod reads;
 mod sessions;
 mod start;
 mod stats;
+mod telling;
 mod timers;
 mod travel;
 

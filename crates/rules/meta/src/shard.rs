@@ -37,6 +37,7 @@ mod waits;
 pub use homes::Homes;
 pub use locks::is_circle_over;
 pub use opens::OpenCounts;
+pub use place::is_one_history;
 
 use crate::group::{Host, LOOPBACK, Load, Reply};
 use crate::row::header::{Given, Keys, Terms};

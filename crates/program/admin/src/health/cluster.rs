@@ -102,10 +102,12 @@ struct Told {
 
 fn unserved_check(node: &NodeEntry, told: Told) -> Option<Check> {
     let detail = format!(
-        "{} shards that mgmtd gives to it are not served: their rows are not here, or another server may have newer ones",
+        "{} shards that mgmtd gives to it are not served: their rows are not here and do not come, or another server may have \
+         newer ones",
         told.unserved
     );
-    let hint = "its log names them, and says what to put back";
+    let hint =
+        "its log names them, and says what to put back, or to which server to give them (skep shard give)";
     (told.unserved > 0).then(|| check(Verdict::Error, "shard", &node.alias, detail, hint))
 }
 
@@ -255,9 +257,7 @@ fn shard_check(status: &StatusReply) -> Check {
         let entry = node.and_then(|node| names.entry(node));
         entry.is_none_or(|entry| entry.reachability == Reachability::Offline)
     };
-    // One that moves comes from its first member.
-    let waits =
-        |shard: &ShardEntry| shard.state == ShardState::Moving && is_away(shard.members.first().copied());
+    let waits = |shard: &ShardEntry| shard.comes_from().is_some_and(|source| is_away(Some(source)));
     let orphans = used().filter(|shard| is_away(shard.led_by()) || waits(shard));
     let (all, orphans) = (used().count(), orphans.count());
     match orphans {
@@ -269,7 +269,8 @@ fn shard_check(status: &StatusReply) -> Check {
                 "shard",
                 "namespace",
                 detail,
-                "start the metadata servers that are offline (skep node list names them)",
+                "start the metadata servers that are offline (skep node list names them); of one that is gone for good, give \
+                 each shard to a server that has a copy (skep shard give --source-is-gone)",
             )
         }
     }

@@ -145,7 +145,7 @@ impl Journal {
         let (next, at) = (self.next(), skep_net::wall());
         let record = |(n, command): (u64, &Command)| {
             let head = Head { index: LogIndex(next.index.0 + n), ..next };
-            let decided = Decided { level: DECIDED_LEVEL, at, command: command.clone() };
+            let decided = Decided { level: command.level(), at, command: command.clone() };
             Record::command(LogSeq(head.index.0), head, decided.to_bytes())
         };
         let records: Vec<_> = (0..).zip(commands).map(record).collect();

@@ -74,7 +74,8 @@ impl World {
         }
     }
 
-    /// An administrator reads what servers say of shards that they cannot serve by a map of mgmtd's backup, and does it.
+    /// An administrator reads what servers say of shards that they cannot serve by a map of mgmtd's backup, and does it. Whom
+    /// a server names that withholds one is asked first as often as not: it may have given the shard on.
     pub(super) fn give_what_is_not_served(&mut self) {
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
@@ -83,16 +84,28 @@ impl World {
         }
         let version = self.mgmtd.map_version();
         let servers = || self.metads.iter().filter(|metad| !metad.lacks_rows());
-        let withheld = servers().filter_map(Metad::server).flat_map(skep_meta::Group::withheld);
-        let mut gifts: Vec<_> =
-            withheld.map(|(shard, node)| (shard, node, "a withheld shard was given to who has it")).collect();
+        let knowing =
+            || servers().filter(|metad| metad.server().is_some_and(|server| server.map_version() == version));
+        let withheld = knowing().filter_map(Metad::server).flat_map(skep_meta::Group::withheld);
+        let mut gifts = Vec::new();
+        for (shard, named) in withheld {
+            let node = if hub.rng.percent(50) { Some(named) } else { self.who_is_to_have(shard, named) };
+            gifts.extend(node.map(|node| (shard, node, "a withheld shard was given to who has it")));
+        }
+        for metad in knowing() {
+            let refused = metad.server().into_iter().flat_map(skep_meta::Group::refused);
+            let other = refused.filter_map(|shard| Some((shard, self.who_is_to_have(shard, metad.node)?)));
+            gifts.extend(
+                other.map(|(shard, node)| {
+                    (shard, node, "a shard that did not come was given to another metad")
+                }),
+            );
+        }
         for entry in self.mgmtd.state().shards.iter().filter(|entry| entry.state == ShardState::Active) {
             let holds = |metad: &&Metad| {
                 metad.server().is_some_and(|server| server.shards().any(|shard| shard == entry.shard))
             };
-            let knows = |metad: &Metad| metad.server().is_some_and(|server| server.map_version() == version);
-            let is_bare =
-                servers().any(|metad| entry.is_led_by(metad.node) && knows(metad) && !holds(&metad));
+            let is_bare = knowing().any(|metad| entry.is_led_by(metad.node) && !holds(&metad));
             let newest = |metad: &&Metad| metad.head_of(entry.shard);
             if let Some(holder) = servers().filter(holds).max_by_key(newest).filter(|_| is_bare) {
                 gifts.push((entry.shard, holder.node, "a shard without rows was given to who has them"));
@@ -103,6 +116,20 @@ impl World {
                 hub.coverage.hit(what);
             }
         }
+    }
+
+    /// Who had it last, as far as servers know: its rows are the newest. If nobody has as new ones as the server does of which
+    /// the map says that it has them, a third one is to fetch them: `not`, which had them, has lost them.
+    fn who_is_to_have(&self, shard: ShardId, not: NodeId) -> Option<NodeId> {
+        let entry = self.mgmtd.state().shards.iter().find(|entry| entry.shard == shard)?;
+        let source = entry.members.first().copied()?;
+        let heads = self.metads.iter().map(|metad| (metad.head_of(shard), metad.node));
+        let newest = heads.clone().map(|(head, _)| head).max()?;
+        let mut last = heads.filter(|(head, node)| *head == newest && *node != source).map(|(_, node)| node);
+        last.next().or_else(|| {
+            let mut others = self.metads.iter().map(|metad| metad.node);
+            others.find(|node| *node != source && *node != not)
+        })
     }
 
     /// Would an administrator move the shard there? mgmtd that was put back may not know where its newest rows are: whoever is

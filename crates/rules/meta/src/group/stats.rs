@@ -64,15 +64,15 @@ impl Counters {
 }
 
 impl<S: Store> Group<S> {
-    /// Shards that the map gives to this group and of which it serves nobody: their rows are not here, or others may have newer
-    /// ones.
-    fn unserved(&self) -> impl Iterator<Item = &ShardEntry> {
+    /// Shards that the map gives to this group and of which it serves nobody, and will not by itself: their rows are not here
+    /// and do not come, or others may have newer ones.
+    fn unserved(&self) -> usize {
         let own = self.host.own;
-        let given = self.host.seats.values().filter(move |seat| seat.is_led_by(own));
-        given.filter(|seat| {
+        let is_idle = |seat: &&ShardEntry| {
             let leads = self.shards.get(&seat.shard).is_some_and(Shard::leads);
-            seat.state == ShardState::Active && !leads
-        })
+            seat.is_led_by(own) && seat.state == ShardState::Active && !leads
+        };
+        self.host.seats.values().filter(is_idle).count() + self.refused().count()
     }
 
     /// Values of the moment, for `GroupStats`.
@@ -85,7 +85,7 @@ impl<S: Store> Group<S> {
             self.shards.values().map(|shard| shard.lost_example(self.host.now)).find(|ino| *ino != 0);
         sums.extend([
             ("shards", self.shards.values().filter(|shard| shard.leads()).count() as u64),
-            ("unserved_shards", self.unserved().count() as u64),
+            ("unserved_shards", self.unserved() as u64),
             ("open_files", self.host.opens.all() as u64),
             ("sessions", self.host.sessions.living().count() as u64),
             ("errands", self.host.errands.len() as u64),

@@ -3,15 +3,15 @@
 //! A shard travels as its rows. Who is to have it fetches them, part by part, from who had it, and has them in its own log
 //! as they come. Its header comes last: a range of rows without one is no shard, and is swept.
 
+use super::Group;
 use super::errands::Owner;
 use super::job::{Job, ShardMessage};
-use super::message::Request;
-use super::{Group, not_ready};
+use super::telling::{no_rows, range_of};
 use crate::command::COMMAND_LEVEL_MAX;
 use crate::key;
-use crate::limit::{SWEEP_PAUSE_MS, TRAVEL_BYTES};
-use crate::row::header::{FORMAT, Given, Header};
-use crate::shard::Shard;
+use crate::limit::SWEEP_PAUSE_MS;
+use crate::row::header::{FORMAT, Header};
+use crate::shard::{Shard, is_one_history};
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -19,18 +19,27 @@ use alloc::vec::Vec;
 use skep_rows::applied_key;
 use skep_types::codec::Bytes;
 use skep_types::log::{Head, Moves, Record, Row};
-use skep_types::{Decode, Encode, LogIndex, Millis, NodeId, Role, ShardId, Term};
+use skep_types::{Decode, Encode, Incarnation, LogIndex, Millis, NodeId, ShardId, Term};
 use skep_wire::meta::{AskHistory, FetchRows, RowsReply, ShardStamp};
 use skep_wire::mgmt::{MapReply, ShardEntry, ShardState};
-use skep_wire::{Refusal, Status};
+
+/// Why rows of the same source do not come a second time.
+const HAD_IT: &str = "this server had it before, as mgmtd's map from a backup does not know, and does not have those rows any more: \
+    it gave them on, or lost them. What was changed since would be missing. The server that had the shard last goes on from its own \
+    rows; only if those are lost, give it to a third server, which fetches the older ones";
+/// Why no rows come to those that are here.
+const APART: &str =
+    "what it has does not go on from the copy that is here. Both stay; was mgmtd put back from a backup?";
 
 /// A shard on its way here.
 #[derive(Debug)]
 struct Arrival {
     /// Of its place in the map: with another epoch it is another journey.
     epoch: u64,
-    /// Who has its rows.
-    source: NodeId,
+    /// Who has its rows; `None`: an administrator said that that server is gone for good.
+    source: Option<NodeId>,
+    /// The life of that server in which it was asked.
+    life: Option<Incarnation>,
     /// Where it stands there, as soon as that is known.
     head: Option<Head>,
     /// The last key that is here.
@@ -67,6 +76,11 @@ impl Travels {
         waits.then(|| self.swept.plus(SWEEP_PAUSE_MS))
     }
 
+    /// Do these not come by the orders that are under way?
+    fn refused(&self) -> impl Iterator<Item = ShardId> {
+        self.arrivals.iter().filter(|(_, arrival)| arrival.refused).map(|(id, _)| *id)
+    }
+
     fn parked(&self) -> Option<ShardId> {
         self.arrivals.iter().find(|(_, arrival)| arrival.parked).map(|(id, _)| *id)
     }
@@ -97,11 +111,6 @@ impl Travels {
     }
 }
 
-/// What there is to tell of a shard that is not here.
-fn no_rows() -> RowsReply {
-    RowsReply { term: Term(0), index: LogIndex(0), rows: Vec::new(), more: false, holds: false }
-}
-
 impl<S: Store> Group<S> {
     /// The map may have given shards to this group, or to others.
     pub(super) fn follow_moves(&mut self, map: &MapReply) -> Result<(), StoreError> {
@@ -115,7 +124,7 @@ impl<S: Store> Group<S> {
                 self.host.errands.drop_owned(Owner::Departure(entry.shard));
             }
             if comes {
-                self.expect(entry);
+                self.expect(entry, map)?;
             } else {
                 self.expect_no_more(entry.shard);
             }
@@ -123,26 +132,25 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
-    fn expect(&mut self, entry: &ShardEntry) {
-        let (id, epoch) = (entry.shard, entry.epoch);
+    fn expect(&mut self, entry: &ShardEntry, map: &MapReply) -> Result<(), StoreError> {
+        let (id, epoch, source) = (entry.shard, entry.epoch, entry.comes_from());
+        let life = map.nodes.iter().find(|node| Some(node.node) == source).map(|node| node.incarnation);
         let is_here = self.shards.get(&id).is_some_and(|shard| shard.epoch() == epoch);
-        let is_coming = self.travels.arrivals.get(&id).is_some_and(|arrival| arrival.epoch == epoch);
-        if is_here || is_coming {
-            return;
+        // Who has begun another life may have other rows: a backup was put back, or a disk is mounted again.
+        let goes_on = |arrival: &Arrival| !arrival.refused || arrival.life == life;
+        let arrival = self.travels.arrivals.get(&id).filter(|arrival| arrival.epoch == epoch);
+        if is_here || arrival.is_some_and(goes_on) {
+            return Ok(());
         }
         self.expect_no_more(id);
-        let Some(source) = entry.members.first().copied() else { return };
-        let arrival = Arrival {
-            epoch,
-            source,
-            head: None,
-            behind: Vec::new(),
-            header: None,
-            parked: false,
-            refused: false,
-        };
+        let (head, behind, header) = (None, Vec::new(), None);
+        let arrival = Arrival { epoch, source, life, head, behind, header, parked: false, refused: false };
         self.travels.arrivals.insert(id, arrival);
-        self.fetch(id);
+        if source.is_some() {
+            self.fetch(id);
+            return Ok(());
+        }
+        self.rows_came(id, no_rows())
     }
 
     fn expect_no_more(&mut self, id: ShardId) {
@@ -157,139 +165,28 @@ impl<S: Store> Group<S> {
     /// Asks for the next part, once there is room for it.
     fn fetch(&mut self, id: ShardId) {
         let Some(arrival) = self.travels.arrivals.get_mut(&id) else { return };
+        let Some(node) = arrival.source else { return };
         arrival.parked = self.host.low_space || self.host.holds_chores;
         if arrival.parked {
             return;
         }
-        let (node, epoch, behind) = (arrival.source, arrival.epoch, Bytes(arrival.behind.clone()));
+        let (epoch, behind) = (arrival.epoch, Bytes(arrival.behind.clone()));
         let ShardStamp { term, index, .. } = self.shards.get(&id).map(Shard::stamp).unwrap_or_default();
         let job = Job::Fetch { shard: id, node, epoch, message: FetchRows { behind, term, index } };
         self.host.errands.send(Owner::Arrival(id), Term(0), job, &mut self.host.out);
     }
 
-    /// Another server asks for a part of a shard that the map gives to it. Nobody changes the rows: no term of the shard is
-    /// under way here, and none begins before the map says so.
-    pub(super) fn give_rows(&mut self, request: &Request, m: &FetchRows) -> Result<(), StoreError> {
-        let result = match self.admit_fetch(request) {
-            Ok(Some(head)) => self.give_part(head, request, m)?.map(|part| part.to_bytes()),
-            Ok(None) => Ok(no_rows().to_bytes()),
-            Err(refusal) => Err(refusal),
-        };
-        self.host.reply(request.reply_to, ShardStamp::default(), result);
-        Ok(())
-    }
-
-    /// Where the shard stands; `None`: there are no rows of it.
-    fn admit_fetch(&mut self, request: &Request) -> Result<Option<Head>, Refusal> {
-        request.of_role(request.peer.role == Role::Server)?;
-        if let Some(refusal) = self.host.behind(request) {
-            return Err(refusal);
-        }
-        if !(self.host.started && self.host.knows_cluster()) {
-            return Err(not_ready());
-        }
-        let (id, own) = (request.call.shard, self.host.own);
-        let seat = self.host.seats.get(&id);
-        self.host.out.fetch_map |= seat.is_none_or(|seat| seat.epoch < request.call.epoch);
-        let is_meant = seat.is_some_and(|seat| {
-            seat.epoch == request.call.epoch
-                && seat.state == ShardState::Moving
-                && seat.members.first() == Some(&own)
-                && seat.is_led_by(request.peer.node)
-        });
-        let refuse = |why| {
-            let text = format!("shard {id} is not given to node {}: {why}", request.peer.node);
-            Err(Refusal::with(Status::NOT_READY, text))
-        };
-        if !is_meant {
-            return refuse("the map does not say so here");
-        }
-        if self.host.undurable.iter().any(|(_, shard, _)| *shard == id) {
-            self.host.out.sync_now = true;
-            return refuse("its newest records are not on stable storage yet");
-        }
-        match (self.shards.get(&id), self.host.store.applied_of(id)) {
-            (Some(shard), Ok(Some(head))) if !shard.has_term() => Ok(Some(head)),
-            (Some(_), _) => refuse("its term is not over here"),
-            (None, _) => Ok(None),
-        }
-    }
-
-    /// Before the last part is told, the header says so, on stable storage: from then on another server may serve the shard,
-    /// and this one is not to serve these rows again by a map of mgmtd's that was put back from a backup of before that.
-    fn give_part(
-        &mut self,
-        head: Head,
-        request: &Request,
-        m: &FetchRows,
-    ) -> Result<Result<RowsReply, Refusal>, StoreError> {
-        let (id, given) = (head.shard, Given { epoch: request.call.epoch, to: request.peer.node });
-        let part = self.part_of(head, m)?;
-        if part.more || self.shards.get(&id).is_none_or(|shard| shard.is_given(given)) {
-            return Ok(Ok(part));
-        }
-        let Some(bytes) = self.host.store.get(&key::header(id))? else {
-            return Ok(Err(self.host.missing(id)));
-        };
-        let header = Header::from_bytes(&bytes).map_err(|e| crate::fail::corrupt("shard header", e))?;
-        let header = Header { given: Some(given), ..header };
-        // By its head whoever asks again waits for this record.
-        self.log_rows(&[head], [(key::header(id), Some(header.to_bytes()))].into())?;
-        self.host.out.sync_now = true;
-        if let Some(shard) = self.shards.get_mut(&id) {
-            shard.note_given(given);
-        }
-        let text =
-            format!("shard {id} is not given to node {} yet: that it is is being written down", given.to);
-        Ok(Err(Refusal::with(Status::NOT_READY, text)))
-    }
-
-    /// Shards that mgmtd, put back from a backup, gives to this server, and that it has given away since.
-    pub(super) fn warn_of_withheld(&mut self) {
-        let withheld: Vec<_> = self.withheld().collect();
-        for (id, to) in withheld {
-            if self.travels.is_news(id, self.host.shard_epoch(id)) {
-                self.host.out.warn(format!(
-                    "shard {id} is not served: all its rows were given to node {to}, and mgmtd's map, which was put back from a \
-                     backup of before that, gives it to this server again. What was changed at node {to} since would be \
-                     missing. Stop mgmtd, and put its newest copy back; if there is none, give node {to} the shard: it goes on \
-                     from its own rows, or fetches these (skep shard give {id} {to})"
-                ));
-            }
-        }
-    }
-
-    /// They are withheld, each for the server that may have newer rows of it.
-    pub fn withheld(&self) -> impl Iterator<Item = (ShardId, NodeId)> {
-        self.shards.values().filter_map(|shard| Some((shard.id, shard.withheld_for(&self.host)?)))
-    }
-
-    fn part_of(&self, head: Head, m: &FetchRows) -> Result<RowsReply, StoreError> {
-        let holds = self.shards.get(&head.shard).is_some_and(|shard| shard.holds(m.term, m.index));
-        let mut from = m.behind.0.clone();
-        from.push(0);
-        let (first, until) = range_of(head.shard);
-        let applied = applied_key(head.shard);
-        let most = self.host.config.limits.travel_rows;
-        let (mut rows, mut bytes, mut more) = (Vec::new(), 0, false);
-        self.host.store.scan(&from.max(first), &until, &mut |key, value| {
-            more = rows.len() >= most || bytes >= TRAVEL_BYTES;
-            if !more && key != applied.as_slice() {
-                bytes += key.len() + value.len();
-                rows.push(Row { key: Bytes(key.to_vec()), value: Some(Bytes(value.to_vec())) });
-            }
-            !more
-        })?;
-        Ok(RowsReply { term: head.term, index: head.index, rows, more, holds })
-    }
-
     /// A part of a shard that comes is here.
     pub(super) fn rows_came(&mut self, id: ShardId, part: RowsReply) -> Result<(), StoreError> {
+        let had_it = part.rows.iter().any(|row| self.had_all_of(id, row));
         let Some(arrival) = self.travels.arrivals.get_mut(&id) else { return Ok(()) };
         let head = Head { shard: id, term: part.term, index: part.index };
         if arrival.head != Some(head) {
             (arrival.head, arrival.behind, arrival.header) = (Some(head), Vec::new(), None);
-            return self.make_way(head, part.holds);
+            return self.make_way(head, part.holds, had_it);
+        }
+        if had_it {
+            return self.refuse(id, HAD_IT);
         }
         let mut batch = Batch::new();
         for Row { key: Bytes(key), value } in part.rows {
@@ -314,34 +211,53 @@ impl<S: Store> Group<S> {
         self.arrive(head)
     }
 
+    /// Is this the header of a shard that was given to this server before, by a map of another history? Then this one may have
+    /// served newer rows, or have given them on.
+    fn had_all_of(&self, id: ShardId, row: &Row) -> bool {
+        let bytes = row.value.as_ref().filter(|_| row.key.0 == key::header(id));
+        let header = bytes.and_then(|bytes| Header::from_bytes(&bytes.0).ok());
+        let epoch = self.travels.arrivals.get(&id).map_or(0, |arrival| arrival.epoch);
+        let given = header.and_then(|header| header.given);
+        given.is_some_and(|given| given.to == self.host.own && !is_one_history(given.epoch, epoch))
+    }
+
     /// It does not come by this order, and stays where it is.
     fn refuse(&mut self, id: ShardId, why: &str) -> Result<(), StoreError> {
         let Some(arrival) = self.travels.arrivals.get_mut(&id) else { return Ok(()) };
         arrival.refused = true;
-        let node = arrival.source;
+        let from = arrival.source.map(|node| format!(" from node {node}")).unwrap_or_default();
         self.host.out.warn(format!(
-            "shard {id} does not come from node {node}: {why}. Nobody is served until it is given back or to another server"
+            "shard {id} does not come{from}: {why}. Nobody is served until it is given to another server, or back (skep shard \
+             give)"
         ));
         Ok(())
     }
 
     /// Rows of an earlier stay go before others come, if those go on from them: else nothing is touched.
-    fn make_way(&mut self, head: Head, holds: bool) -> Result<(), StoreError> {
+    fn make_way(&mut self, head: Head, holds: bool, had_it: bool) -> Result<(), StoreError> {
         let id = head.shard;
-        if let Some(shard) = self.shards.get(&id) {
-            if !holds && shard.goes_on_from(head) {
-                return self.stay(id);
+        let is_gone = self.travels.arrivals.get(&id).is_some_and(|arrival| arrival.source.is_none());
+        match self.shards.get(&id) {
+            None if is_gone => self.refuse(id, "who had its rows is gone for good, and none are here"),
+            None if had_it => self.refuse(id, HAD_IT),
+            None => {
+                self.travels.sweep(id);
+                Ok(())
             }
-            if !holds {
-                return self.refuse(
+            Some(_) if holds && !had_it => self.drop_shard(id),
+            Some(shard) if shard.goes_on_from(head) => self.stay(id),
+            Some(_) if holds => self.refuse(id, HAD_IT),
+            Some(shard) => match shard.given_to() {
+                None => self.refuse(id, APART),
+                Some(to) => self.refuse(
                     id,
-                    "what it has does not go on from the copy that is here. Both stay; was mgmtd put back from a backup?",
-                );
-            }
-            self.drop_shard(id)?;
+                    &format!(
+                        "the rows that are here were given on to node {to}, which mgmtd's map from a backup does not know. \
+                         The server that had the shard last goes on from its own rows: node {to}, if it gave it to nobody"
+                    ),
+                ),
+            },
         }
-        self.travels.sweep(id);
-        Ok(())
     }
 
     /// It came before, as mgmtd does not know that was put back from a backup: what is here has all that would come.
@@ -352,11 +268,16 @@ impl<S: Store> Group<S> {
             return self.refuse(id, "the rows that are here have no header");
         };
         let Some(arrival) = self.travels.arrivals.remove(&id) else { return Ok(()) };
-        let node = arrival.source;
-        self.host.out.warn(format!(
-            "shard {id} is here already, with all that node {node} has of it: it is served from these rows. mgmtd did not know \
-             that it had come: was it put back from a backup?"
-        ));
+        self.host.out.warn(match arrival.source {
+            Some(node) => format!(
+                "shard {id} is here already, with all that node {node} has of it: it is served from these rows. mgmtd did not \
+                 know that it had come: was it put back from a backup?"
+            ),
+            None => format!(
+                "shard {id} is served from the copy that is here, for who had it is gone for good, as an administrator said. \
+                 What was changed there since is lost"
+            ),
+        });
         self.take_up(head, Header { epoch: arrival.epoch, ..header })
     }
 
@@ -366,17 +287,16 @@ impl<S: Store> Group<S> {
         let Some(arrival) = self.travels.arrivals.remove(&id) else { return Ok(()) };
         let Some(Ok(header)) = arrival.header.as_deref().map(Header::from_bytes) else {
             self.travels.arrivals.insert(id, arrival);
-            return self.refuse(
-                id,
-                if head.index == LogIndex(0) { "it has no rows of it" } else { "its rows have no header" },
-            );
+            let has_none = head.index == LogIndex(0);
+            return self
+                .refuse(id, if has_none { "it has no rows of it" } else { "its rows have no header" });
         };
         // The log knows its head before any record of it.
         let moves = Moves { came: Vec::from([head]), gone: Vec::new() };
         self.host.log(&[], Batch::new(), Record::moves(self.host.next_seq(), &moves))?;
         // Where it comes from it is given away, not here.
         let header = Header { epoch: arrival.epoch, given: None, ..header };
-        self.host.out.note(format!("shard {id} has come from node {}", arrival.source));
+        self.host.out.note(format!("shard {id} has come from node {}", arrival.source.unwrap_or_default()));
         self.take_up(head, header)
     }
 
@@ -398,7 +318,7 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
-    fn log_rows(&mut self, heads: &[Head], batch: Batch) -> Result<(), StoreError> {
+    pub(super) fn log_rows(&mut self, heads: &[Head], batch: Batch) -> Result<(), StoreError> {
         if batch.is_empty() {
             return Ok(());
         }
@@ -522,6 +442,11 @@ impl<S: Store> Group<S> {
         self.take_in(id)
     }
 
+    /// Shards that the map gives to this group, and that do not come: an administrator is to give them to another server.
+    pub fn refused(&self) -> impl Iterator<Item = ShardId> {
+        self.travels.refused()
+    }
+
     /// Rows without a header are what is left of a journey.
     pub(super) fn find_leftovers(&mut self, in_rows: &[ShardId]) {
         for id in in_rows.iter().filter(|id| !self.shards.contains_key(id)) {
@@ -543,8 +468,4 @@ fn is_known(id: ShardId, header: &[u8]) -> bool {
     Header::from_bytes(header).is_ok_and(|header| {
         header.shard == id && header.format <= FORMAT && header.level <= COMMAND_LEVEL_MAX
     })
-}
-
-fn range_of(id: ShardId) -> (Vec<u8>, Vec<u8>) {
-    (key::header(id), key::header(ShardId(id.0 + 1)))
 }

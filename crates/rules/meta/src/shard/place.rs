@@ -19,6 +19,11 @@ pub(super) fn first_of(era: u16) -> Term {
     Term(u64::from(era) << ERA_TERM_BITS)
 }
 
+/// Were epochs of a shard given by one mgmtd, which was not put back from a backup in between?
+pub fn is_one_history(one: u64, other: u64) -> bool {
+    one >> EPOCH_HISTORY_BITS == other >> EPOCH_HISTORY_BITS
+}
+
 impl Shard {
     /// Keys of its names.
     pub fn keys(&self) -> &Keys {
@@ -65,9 +70,7 @@ impl Shard {
     /// Were all its rows told to another server, by an order that whoever made this place in the map does not know? Then
     /// mgmtd was put back from a backup of before that, and the other one may have served newer rows.
     fn is_beyond(&self, entry: &ShardEntry) -> bool {
-        let history = |epoch: u64| epoch >> EPOCH_HISTORY_BITS;
-        let follows =
-            |given: Given| entry.epoch > given.epoch && history(entry.epoch) == history(given.epoch);
+        let follows = |given: Given| entry.epoch > given.epoch && is_one_history(entry.epoch, given.epoch);
         entry.state != ShardState::Moving && self.given.is_some_and(|given| !follows(given))
     }
 
@@ -91,6 +94,16 @@ impl Shard {
     /// Does its header say so of this order?
     pub fn is_given(&self, given: Given) -> bool {
         self.given == Some(given)
+    }
+
+    /// Does its header say so of an order of another history, to the same server?
+    pub fn was_given(&self, given: Given) -> bool {
+        self.given.is_some_and(|was| was.to == given.to && !is_one_history(was.epoch, given.epoch))
+    }
+
+    /// To whom, as its header says.
+    pub fn given_to(&self) -> Option<NodeId> {
+        self.given.map(|given| given.to)
     }
 
     /// Where the map has it. Who answers for it no more forgets what only its term knew. In a later era its terms lie

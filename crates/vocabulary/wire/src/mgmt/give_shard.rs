@@ -8,7 +8,8 @@ crate::message! {
     GiveShard = 0x0116 -> Empty {
         /// The shard.
         pub shard: ShardId,
-        /// The server.
+        /// The server. 0: none for now, because who has its rows is gone for good; who is given it next serves the copy that
+        /// it has itself.
         pub node: NodeId,
     }
 }

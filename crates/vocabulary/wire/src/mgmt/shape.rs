@@ -274,9 +274,10 @@ record! {
     pub struct ShardEntry {
         /// The shard.
         pub shard: ShardId,
-        /// Metadata servers that hold it.
+        /// Metadata servers that hold it. One that moves: who has its rows, and who is to have them; only the first where
+        /// that one is gone for good.
         pub members: Vec<NodeId>,
-        /// The member that answers for it, as far as mgmtd has heard; 0 = none yet.
+        /// The member that answers for it, as far as mgmtd has heard; 0 = none yet. Of one that moves, who is to have it.
         pub leader: NodeId,
         /// Raised with every change of members, leader or state.
         pub epoch: u64,
@@ -297,6 +298,18 @@ impl ShardEntry {
     /// Does this server answer for it?
     pub fn is_led_by(&self, node: NodeId) -> bool {
         self.led_by() == Some(node)
+    }
+
+    /// Who has its rows is gone for good, as an administrator said, and nobody else was given it yet.
+    pub fn is_given_up(&self) -> bool {
+        self.state == ShardState::Moving && self.leader == NodeId(0)
+    }
+
+    /// It is on its way to a server, and from this one. `None`: the one that had it is gone for good, so nobody is asked for
+    /// its rows.
+    pub fn comes_from(&self) -> Option<NodeId> {
+        let comes = self.state == ShardState::Moving && self.members.contains(&self.leader);
+        self.members.first().copied().filter(|source| comes && *source != self.leader)
     }
 }
 

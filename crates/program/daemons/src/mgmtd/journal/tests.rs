@@ -82,7 +82,7 @@ fn a_later_level_is_refused() {
     journal.append(&[Record::command(LogSeq(next.index.0), next, decided.to_bytes())]).unwrap();
     drop(journal);
     let error = open(&disk).err().unwrap().to_string();
-    assert!(error.contains("its level is 2") && error.contains("later release"), "{error}");
+    assert!(error.contains("its level is 3") && error.contains("later release"), "{error}");
 }
 
 /// Goal: what was committed is there after a power cut at any moment, and the term rises with

@@ -1,5 +1,7 @@
 //! Shards that move between servers: whole, whatever is lost on the way, and never away from the only copy.
 
+mod gone;
+
 use super::*;
 use crate::store::{MemoryStore, Store};
 use alloc::format;
@@ -27,6 +29,7 @@ fn config() -> Config {
 
 /// The server that a shard goes to.
 struct Other {
+    own: NodeId,
     server: Group<MemoryStore>,
     log: Vec<Record>,
     now: u64,
@@ -40,7 +43,7 @@ impl Other {
         let mut server = Group::new(config(), MemoryStore::default()).unwrap();
         log.iter().for_each(|record| server.replay(record).unwrap());
         server.start();
-        Self { server, log: log.to_vec(), now: 50_000, tasks: vec![], warnings: vec![] }
+        Self { own: THERE, server, log: log.to_vec(), now: 50_000, tasks: vec![], warnings: vec![] }
     }
 
     fn step(&mut self, input: Input) -> Vec<Reply> {
@@ -54,7 +57,7 @@ impl Other {
     }
 
     fn told(&mut self, map: &MapReply, bed: &Bed) {
-        self.step(Input::Map { own: THERE, map: map.clone() });
+        self.step(Input::Map { own: self.own, map: map.clone() });
         self.step(Input::Fences(bed.fences(&[1])));
     }
 
@@ -64,7 +67,7 @@ impl Other {
             self.step(Input::Tick);
             for task in core::mem::take(&mut self.tasks) {
                 let Job::Fetch { shard, epoch, message, .. } = task.job else { continue };
-                let result = fetch(from, THERE, shard, epoch, message).map(JobReply::Rows);
+                let result = fetch(from, self.own, shard, epoch, message).map(JobReply::Rows);
                 let result = result.map_err(|refusal| JobFailure(refusal.to_string()));
                 self.step(Input::Courier { task: task.id, result });
             }
@@ -139,7 +142,11 @@ fn rows(store: &MemoryStore) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// A server with two shards, of which the first is to go.
 fn source() -> (Bed, MapReply) {
-    let mut bed = Bed::with(config(), 2);
+    source_with(config())
+}
+
+fn source_with(config: Config) -> (Bed, MapReply) {
+    let mut bed = Bed::with(config, 2);
     let dir = bed.mkdir(Ino::ROOT, "d");
     for number in 0..5 {
         bed.create(ME, dir, &format!("f{number}"));
