@@ -18,7 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rows that each apply moves from a finished checkpoint into the cache.
+/// Rows that each apply moves from a finished checkpoint into the cache, or twice as many as it writes: so that of most
+/// checkpoints nothing is left when the next one is done, which moves the rest at once.
 const SETTLE_ROWS: usize = 16;
 
 /// How far a shard's records are applied.
@@ -209,6 +210,11 @@ impl RowStore {
             }));
         }
         self.poll().map(|_| ())
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_settled(&self) -> bool {
+        self.settling.iter().next().is_none()
     }
 
     /// Moves rows of a finished checkpoint into the cache.
@@ -439,6 +445,7 @@ impl Store for RowStore {
             )));
         }
         validate(&batch)?;
+        let settle = SETTLE_ROWS.max(2 * batch.len());
         for (key, value) in batch {
             if let Some(shard) = applied_shard(&key) {
                 self.follow(shard, &key, value.as_deref());
@@ -449,7 +456,7 @@ impl Store for RowStore {
             self.heads.insert(head.shard, Applied { head: *head, moved: true });
         }
         self.applied = seq;
-        self.settle(SETTLE_ROWS);
+        self.settle(settle);
         if self.overlay.bytes >= self.options.overlay_bytes {
             // Unless one runs. It is not waited for here: it may wait for a log that this thread must write.
             self.checkpoint()?;

@@ -368,3 +368,20 @@ fn applied_of_a_shard_lies_among_its_rows() {
     let store = open(root.path(), &gate);
     assert_eq!([1, 2].map(|n| store.applied_of(ShardId(n)).unwrap()), [None, Some(of(2, 9))]);
 }
+
+/// Goal: batches of many rows, as parts of a move are, leave nothing of the last checkpoint for the step that takes up the next.
+#[test]
+fn large_batches_settle_as_they_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = RowOptions { overlay_bytes: 16 << 20, ..small() };
+    let mut store = RowStore::open(dir.path(), options, Gate::open(), Box::new(|| ())).unwrap();
+    for seq in 1..=32 {
+        let batch = (0..500).map(|n| (key(seq * 500 + n), Some(vec![7; 100]))).collect();
+        store.apply(LogSeq(seq), &[head(seq)], batch).unwrap();
+        if seq % 8 == 0 {
+            assert!(store.has_settled(), "after {seq}");
+            store.flush(LIMIT).unwrap();
+            assert!(!store.has_settled(), "{seq} is taken up");
+        }
+    }
+}
