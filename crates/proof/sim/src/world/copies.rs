@@ -65,6 +65,9 @@ impl World {
 
     /// mgmtd's directory is lost, and a backup is put back on purpose.
     pub(super) fn restore_mgmtd(&mut self) {
+        if self.needs_a_third() {
+            return;
+        }
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
         if self.mgmtd.restore(hub) {
@@ -72,6 +75,18 @@ impl World {
             hub.coverage.hit("mgmtd was put back from a backup");
             self.restart_mgmtd(hub);
         }
+    }
+
+    /// A server was told all rows of a shard and has none, and there is no third one: who would have to be started to fetch
+    /// them if mgmtd forgot of that.
+    fn needs_a_third(&self) -> bool {
+        let lacks =
+            |shard, node| self.metad_at(node).is_none_or(|at| self.metads[at].head_of(shard).is_none());
+        let may_lack = |metad: &Metad| {
+            metad.lacks_rows()
+                || metad.server().is_none_or(|server| server.given().any(|(shard, node)| lacks(shard, node)))
+        };
+        self.metads.len() < 3 && self.metads.iter().any(may_lack)
     }
 
     /// An administrator reads what servers say of shards that they cannot serve by a map of mgmtd's backup, and does it. Whom

@@ -127,6 +127,11 @@ impl<S: Store> Group<S> {
         }
     }
 
+    /// Shards that are here still, though another server was told all rows.
+    pub fn given(&self) -> impl Iterator<Item = (ShardId, NodeId)> {
+        self.shards.values().filter_map(|shard| Some((shard.id, shard.given_to()?)))
+    }
+
     /// They are withheld, each for the server that may have newer rows of it.
     pub fn withheld(&self) -> impl Iterator<Item = (ShardId, NodeId)> {
         self.shards.values().filter_map(|shard| Some((shard.id, shard.withheld_for(&self.host)?)))
