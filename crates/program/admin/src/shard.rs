@@ -54,7 +54,7 @@ pub struct ShardRow {
     id: u16,
     /// new: not formatted yet; active; moving: its rows are on the way to its server, and nobody answers; retired: nobody answers for it any more.
     state: &'static str,
-    /// Its metadata server; none before the shards of a new cluster are placed, and when it is retired.
+    /// Its metadata server; none before the shards of a new cluster are placed, when it is retired, and once its server is gone for good.
     server: Option<String>,
     /// Is the server heard?
     reachability: &'static str,
