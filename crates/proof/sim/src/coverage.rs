@@ -120,6 +120,7 @@ pub const RARE: &[&str] = &[
     "a kept file had a hole of a full target",
     "a withheld shard was given to who has it",
     "a shard that did not come was given to another metad",
+    "mgmtd was put back from before two moves of a shard",
     "a shard without rows was given to who has them",
     "a task had no server",
 ];

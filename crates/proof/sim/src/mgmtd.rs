@@ -37,6 +37,8 @@ pub struct Mgmtd {
     term: u64,
     /// Copies of its directory, of any age.
     backups: Vec<Directory>,
+    /// One that was made on purpose.
+    aside: Option<Directory>,
     /// The newest directory, while it runs on an older copy by mistake.
     newest: Option<Directory>,
     /// It was told that it is an older copy.
@@ -63,6 +65,7 @@ impl Mgmtd {
             config,
             term: 1,
             backups: Vec::new(),
+            aside: None,
             newest: None,
             outdated: false,
             was_restored: false,
@@ -182,18 +185,34 @@ impl Mgmtd {
         if self.newest.is_some() {
             return false;
         }
-        let fits = |copy: &&Directory| {
-            let lives = |client| self.durable.sessions.contains_key(client);
-            let shards = copy.state.shards.iter().zip(&self.durable.shards);
-            copy.state.shards.len() == self.durable.shards.len()
-                && shards.into_iter().all(|(old, new)| old.state != ShardState::New && old.era == new.era)
-                && copy.state.sessions.keys().all(lives)
-        };
-        let copies: Vec<&Directory> = self.backups.iter().filter(fits).collect();
+        let copies: Vec<&Directory> = self.backups.iter().filter(|copy| self.fits(copy)).collect();
         if copies.is_empty() {
             return false;
         }
         let copy = copies[hub.rng.below(copies.len() as u64) as usize].clone();
+        self.put_back(copy, hub)
+    }
+
+    /// A backup is made on purpose.
+    pub fn set_aside(&mut self) {
+        self.aside = Some(Directory { state: self.durable.clone(), term: self.term });
+    }
+
+    /// As [`Mgmtd::restore`], of that backup.
+    pub fn put_aside_back(&mut self, hub: &mut Hub) -> bool {
+        let copy = self.aside.take().filter(|copy| self.newest.is_none() && self.fits(copy));
+        copy.is_some_and(|copy| self.put_back(copy, hub))
+    }
+
+    fn fits(&self, copy: &Directory) -> bool {
+        let lives = |client| self.durable.sessions.contains_key(client);
+        let mut shards = copy.state.shards.iter().zip(&self.durable.shards);
+        copy.state.shards.len() == self.durable.shards.len()
+            && shards.all(|(old, new)| old.state != ShardState::New && old.era == new.era)
+            && copy.state.sessions.keys().all(lives)
+    }
+
+    fn put_back(&mut self, copy: Directory, hub: &mut Hub) -> bool {
         let term = copy.term + RESTORED_TERMS;
         self.exchange(Directory { term, ..copy });
         self.registry = Registry::new(self.config, self.durable.clone(), Term(self.term), hub.millis());
@@ -203,6 +222,7 @@ impl Mgmtd {
         self.was_restored = true;
         // Copies of before that would be older copies of another history.
         self.backups.clear();
+        self.aside = None;
         done.is_ok()
     }
 

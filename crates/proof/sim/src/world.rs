@@ -3,6 +3,7 @@
 
 mod copies;
 mod daemons;
+mod detour;
 mod end;
 mod idle;
 mod mishaps;
@@ -67,6 +68,8 @@ pub struct World {
     seats: Vec<Seat>,
     tasks: BTreeMap<LaneId, Task>,
     mood: Mood,
+    /// A shard on its way over two servers.
+    detour: Option<detour::Detour>,
     /// The disks of these metadata servers are nearly full until then.
     low_until: BTreeMap<NodeId, u64>,
     last_life: u64,
@@ -132,6 +135,7 @@ impl World {
             seats: Vec::new(),
             tasks: BTreeMap::new(),
             mood,
+            detour: None,
             low_until: BTreeMap::new(),
             last_life: 0,
             last_client: 0,

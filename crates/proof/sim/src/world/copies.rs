@@ -172,7 +172,7 @@ impl World {
         self.strike(node, false);
     }
 
-    fn restart_mgmtd(&mut self, hub: &mut Hub) {
+    pub(super) fn restart_mgmtd(&mut self, hub: &mut Hub) {
         self.kill_process(MGMTD, false, hub);
         let due = hub.now + 20 + hub.rng.below(500);
         self.start_again(MGMTD, due, hub);

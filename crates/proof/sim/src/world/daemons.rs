@@ -421,6 +421,8 @@ impl World {
             self.mgmtd.tick(&mut self.hub.borrow_mut());
             self.bury_the_dead();
             self.give_what_is_not_served();
+            let hub = self.hub.clone();
+            self.go_on_detour(&mut hub.borrow_mut());
             self.after(5 * TICK_MS, Event::Tick(node, life));
             return;
         }

@@ -45,6 +45,8 @@ pub struct Mood {
     pub dies_before_reply: u64,
     /// Metadata servers that die are deposed: they live, and what they have sent arrives late.
     pub deposes: bool,
+    /// Shards go over two servers while the first is down, and mgmtd is put back from before that.
+    detours: bool,
     /// Longest pause between two mishaps.
     pause_max: u64,
     /// Mishaps by number, each as often as it stands here.
@@ -75,6 +77,11 @@ impl Mood {
             // Shards do not stay where they are for long.
             deck.extend([15; 8]);
         }
+        // With three metadata servers.
+        let detours = matches!(seed % 24, 5 | 10);
+        if detours {
+            deck.extend([15; 8]);
+        }
         if hub.canary == Some(Canary::TrustsAnOldCopy) {
             deck.extend([5, 19, 19, 19].repeat(4));
         }
@@ -96,6 +103,7 @@ impl Mood {
             calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
             dies_before_reply: rng.pick(&[0, 0, 1, 5]),
             deposes: seed.is_multiple_of(4) || hub.canary == Some(Canary::OldTermsTrim),
+            detours,
             pause_max: rng.pick(&[800, 2_000, 5_000]),
             deck,
             weather,
@@ -192,6 +200,9 @@ impl World {
 
     /// mgmtd gives a shard to another metad, perhaps while it is still on its way to one.
     fn move_a_shard(&mut self) {
+        if self.mood.detours && self.network.life(MGMTD).is_some() && self.begin_detour() {
+            return;
+        }
         let (node, shards) = (self.some_metad(), self.mgmtd.state().shards.len() as u64);
         let shard = ShardId(self.draw(shards) as u16);
         if self.network.life(MGMTD).is_none() || !self.may_give(shard, node) {

@@ -29,7 +29,7 @@ const HAD_IT: &str = "this server had it before, as mgmtd's map from a backup do
     rows; only if those are lost, give it to a third server, which fetches the older ones";
 /// Why no rows come to those that are here.
 const APART: &str =
-    "what it has does not go on from the copy that is here. Both stay; was mgmtd put back from a backup?";
+    "what it has does not go on from the copy that is here (was mgmtd put back from a backup?). Both stay";
 
 /// A shard on its way here.
 #[derive(Debug)]
