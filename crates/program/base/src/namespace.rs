@@ -65,6 +65,12 @@ impl<'a> Names<'a> {
         if entry.state == ShardState::Retired {
             return Err(Failure::new(format!("shard {shard} is retired: nobody answers for it any more")));
         }
+        if entry.is_given_up() {
+            return Err(Failure::new(format!(
+                "shard {shard} has no metadata server, for the last one is gone for good: give it to one that has a copy \
+                 (skep shard give)"
+            )));
+        }
         let leader = entry.led_by().and_then(|node| self.entry(node));
         leader.ok_or_else(|| Failure::new(format!("shard {shard} has no metadata server yet; start one")))
     }

@@ -227,7 +227,8 @@ impl Registry {
                 targets.len()
             ));
         }
-        let shards = self.state.shards.iter().filter(|shard| shard.members.contains(&m.node)).count();
+        let has = |shard: &&ShardEntry| shard.members.contains(&m.node) || shard.is_led_by(m.node);
+        let shards = self.state.shards.iter().filter(has).count();
         if shards > 0 {
             return busy(format!(
                 "{alias} holds {shards} metadata shards: start it again, with the same state directory, and give \

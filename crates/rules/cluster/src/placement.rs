@@ -61,8 +61,12 @@ impl Registry {
         // Given back before it has moved, it is where its rows are, whoever is there.
         let source = entry.members.first().copied().filter(|source| *source != node);
         if let Some(source) = source.filter(|_| !self.is_online(node)) {
+            let meanwhile = match entry.is_given_up() {
+                true => "it waits for a server that has a copy".into(),
+                false => format!("it stays with node {source}"),
+            };
             return refuse(format!(
-                "node {node} is not online, and nobody would answer for the shard meanwhile: it stays with node {source}"
+                "node {node} is not online, and nobody would answer for the shard meanwhile: {meanwhile}"
             ));
         }
         let is_there = source.is_none_or(|source| self.is_online(source));
@@ -72,9 +76,10 @@ impl Registry {
                  if it is gone for good, and node {node} has a copy: skep shard give {shard} {node} --source-is-gone"
             ));
         }
-        if !entry.is_led_by(node) {
-            // One that was called gone and is there again has the rows after all.
-            let back = source.filter(|_| is_there && entry.is_given_up());
+        // One that was called gone and is there again has the rows after all: whoever has the shard now asks it for them.
+        let asks_nobody = entry.state == ShardState::Moving && entry.comes_from().is_none();
+        let back = source.filter(|_| is_there && asks_nobody);
+        if !entry.is_led_by(node) || back.is_some() {
             let places = back.into_iter().chain([node]).map(|node| Placed { shard, node }).collect();
             out.notes.push(format!("shard {shard} is given to node {node}"));
             self.commit(PlaceShards { places }, out);
@@ -94,6 +99,13 @@ impl Registry {
             return refuse(format!(
                 "node {source}, which has the rows of shard {shard}, is online, so it is not gone: give the shard without \
                  --source-is-gone"
+            ));
+        }
+        // One that was heard a moment ago may be serving mounts.
+        if self.nodes.get(&source).is_some_and(|pulse| pulse.reachability != Reachability::Offline) {
+            return refuse(format!(
+                "node {source}, which has the rows of shard {shard}, does not count as offline yet: make sure that it does \
+                 not run, and try again in a minute"
             ));
         }
         if entry.era >= ERAS_MAX {

@@ -98,6 +98,38 @@ fn one_that_was_not_gone_has_the_rows() {
     }
 }
 
+/// Goal: also when another server, which has no copy, has been given the shard meanwhile; that one is not taken out then.
+#[test]
+fn one_that_is_there_again_is_asked() {
+    for to in [2, 3] {
+        let mut c = cluster(&[2, 3]);
+        give(&mut c, NOBODY).unwrap();
+        give(&mut c, 2).unwrap();
+        only(&mut c, &[3]);
+        let removed = c.ask_as(ADMIN, RemoveNode { node: NodeId(2) });
+        assert!(removed.unwrap_err().detail.contains("1 metadata shards"));
+        only(&mut c, &[1, 2, 3]);
+        give(&mut c, to).unwrap();
+        assert_eq!(place(&mut c), (ShardState::Moving, vec![1, to], to, 1));
+        give(&mut c, to).unwrap();
+        assert_eq!(c.map().shards[1].comes_from(), Some(NodeId(1)));
+        c.replayed();
+    }
+}
+
+/// Goal: a server that was silent for some seconds may be serving mounts: it is not gone.
+#[test]
+fn one_that_was_just_heard_is_not_gone() {
+    let mut c = cluster(&[1, 2, 3]);
+    for _ in 0..7 {
+        c.pass(1_000);
+        c.beat(2, vec![]);
+    }
+    let refused = give(&mut c, NOBODY).unwrap_err();
+    assert!(refused.detail.contains("does not count as offline yet"), "{refused}");
+    assert_eq!(place(&mut c), (ShardState::Active, vec![1], 1, 0));
+}
+
 /// Goal: eras are not used up by this either; and an earlier release does not take the word for something else.
 #[test]
 fn the_word_has_a_limit_and_a_level() {

@@ -269,8 +269,8 @@ fn shard_check(status: &StatusReply) -> Check {
                 "shard",
                 "namespace",
                 detail,
-                "start the metadata servers that are offline (skep node list names them); of one that is gone for good, give \
-                 each shard to a server that has a copy (skep shard give --source-is-gone)",
+                "start the metadata servers that are offline (skep node list names them); if one is gone for good: \
+                 docs/admin/restore.md",
             )
         }
     }
@@ -284,7 +284,9 @@ fn idle_check(status: &StatusReply) -> Option<Check> {
         return None;
     }
     let groups: Vec<&NodeEntry> = status.nodes.iter().map(|node| &node.node).filter(is_group).collect();
-    let has_none = |group: &&&NodeEntry| !used().any(|shard| shard.members.contains(&group.node));
+    let has_none = |group: &&&NodeEntry| {
+        !used().any(|shard| shard.members.contains(&group.node) || shard.is_led_by(group.node))
+    };
     let idle: Vec<&str> = groups.iter().filter(has_none).map(|group| group.alias.as_str()).collect();
     if idle.is_empty() {
         return None;
