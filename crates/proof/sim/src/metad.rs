@@ -279,10 +279,9 @@ impl Metad {
         if !low {
             return self.step(input, hub);
         }
-        self.step(Input::LowSpace(true), hub)?;
-        let out = self.step(input, hub);
-        self.step(Input::LowSpace(false), hub)?;
-        out
+        // Any of the three may do what was due.
+        let inputs = [Input::LowSpace(true), input, Input::LowSpace(false)];
+        inputs.into_iter().try_fold(Output::default(), |out, input| Some(join(out, self.step(input, hub)?)))
     }
 
     /// Ends the term of a shard, and begins the next.
@@ -408,6 +407,33 @@ impl Metad {
         self.durable = self.last();
         Left { had, has }
     }
+}
+
+/// What two steps want done, one after the other.
+fn join(mut first: Output, second: Output) -> Output {
+    let Output {
+        records,
+        replies,
+        tasks,
+        reads,
+        reads_given_up,
+        sync_now,
+        fetch_fences,
+        fetch_map,
+        notes,
+        warnings,
+    } = second;
+    first.records.extend(records);
+    first.replies.extend(replies);
+    first.tasks.extend(tasks);
+    first.reads.extend(reads);
+    first.reads_given_up.extend(reads_given_up);
+    first.sync_now |= sync_now;
+    first.fetch_fences |= fetch_fences;
+    first.fetch_map |= fetch_map;
+    first.notes.extend(notes);
+    first.warnings.extend(warnings);
+    first
 }
 
 /// What one step does where it works off one chore, and gives a place to so many shards. The end of a session in a shard

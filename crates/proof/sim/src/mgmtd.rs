@@ -3,7 +3,9 @@
 use crate::Canary;
 use crate::hub::Hub;
 use skep_cluster::{Answer, Config, Input, Output, Peer, Registry, Started, State};
-use skep_types::{ClientId, ClusterId, Encode, MapVersion, NamesKey, NodeId, Reader, ShardId, Term, Uuid};
+use skep_types::{
+    ClientId, ClusterId, Encode, MapVersion, NamesKey, NodeId, Reachability, Reader, ShardId, Term, Uuid,
+};
 use skep_wire::mgmt::{MgmtRequest, RegistryAge, ShardState};
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
@@ -253,6 +255,12 @@ impl Mgmtd {
         let done = self.registry.give_shard(shard, node, &mut out).is_ok();
         self.finish(&out, hub);
         done
+    }
+
+    /// Does the map say so of the server?
+    pub fn is_offline(&mut self, node: NodeId) -> bool {
+        let nodes = self.registry.map(MapVersion(0)).nodes;
+        nodes.iter().all(|entry| entry.node != node || entry.reachability == Reachability::Offline)
     }
 
     /// Time passes.

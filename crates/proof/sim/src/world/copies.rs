@@ -1,7 +1,7 @@
 //! Older copies of directories: that of mgmtd put in the place of the newest one by mistake; that of mgmtd, or of a
 //! metadata server, put back on purpose.
 
-use super::World;
+use super::{World, rescue};
 use crate::hub::Hub;
 use crate::metad::Metad;
 use crate::queue::Event;
@@ -77,16 +77,18 @@ impl World {
         }
     }
 
-    /// A server was told all rows of a shard and has none, and there is no third one: who would have to be started to fetch
-    /// them if mgmtd forgot of that.
-    fn needs_a_third(&self) -> bool {
+    /// A server was told all rows of a shard and has none, and who has them cannot be told from who may have newer ones by
+    /// stopping servers (`rescue`): there is no third one, or groups of one process are in each other's way.
+    pub(super) fn needs_a_third(&self) -> bool {
         let lacks =
             |shard, node| self.metad_at(node).is_none_or(|at| self.metads[at].head_of(shard).is_none());
         let may_lack = |metad: &Metad| {
             metad.lacks_rows()
                 || metad.server().is_none_or(|server| server.given().any(|(shard, node)| lacks(shard, node)))
         };
-        self.metads.len() < 3 && self.metads.iter().any(may_lack)
+        let is_alone = |metad: &Metad| self.process_of(metad.node).len() == 1;
+        let can_be_stopped = self.metads.len() >= 3 && self.metads.iter().all(is_alone);
+        !can_be_stopped && self.metads.iter().any(may_lack)
     }
 
     /// An administrator reads what servers say of shards that they cannot serve by a map of mgmtd's backup, and does it. Whom
@@ -94,7 +96,7 @@ impl World {
     pub(super) fn give_what_is_not_served(&mut self) {
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
-        if !hub.calm || self.mgmtd.is_a_copy() {
+        if !hub.calm || self.mgmtd.is_a_copy() || self.rescue.is_some() {
             return;
         }
         let version = self.mgmtd.map_version();
@@ -102,19 +104,20 @@ impl World {
         let knowing =
             || servers().filter(|metad| metad.server().is_some_and(|server| server.map_version() == version));
         let withheld = knowing().filter_map(Metad::server).flat_map(skep_meta::Group::withheld);
-        let mut gifts = Vec::new();
+        let (mut gifts, mut unclear) = (Vec::new(), Vec::new());
         for (shard, named) in withheld {
-            let node = if hub.rng.percent(50) { Some(named) } else { self.who_is_to_have(shard, named) };
+            let node = if hub.rng.percent(50) { Some(named) } else { self.who_is_to_have(shard) };
+            unclear.extend(node.is_none().then_some(shard));
             gifts.extend(node.map(|node| (shard, node, "a withheld shard was given to who has it")));
         }
         for metad in knowing() {
-            let refused = metad.server().into_iter().flat_map(skep_meta::Group::refused);
-            let other = refused.filter_map(|shard| Some((shard, self.who_is_to_have(shard, metad.node)?)));
-            gifts.extend(
-                other.map(|(shard, node)| {
-                    (shard, node, "a shard that did not come was given to another metad")
-                }),
-            );
+            for shard in metad.server().into_iter().flat_map(skep_meta::Group::refused) {
+                let node = self.who_is_to_have(shard);
+                unclear.extend(node.is_none().then_some(shard));
+                gifts.extend(
+                    node.map(|node| (shard, node, "a shard that did not come was given to another metad")),
+                );
+            }
         }
         for entry in self.mgmtd.state().shards.iter().filter(|entry| entry.state == ShardState::Active) {
             let holds = |metad: &&Metad| {
@@ -126,25 +129,30 @@ impl World {
                 gifts.push((entry.shard, holder.node, "a shard without rows was given to who has them"));
             }
         }
+        let all_run = self.metads.iter().all(|metad| metad.server().is_some() && !metad.lacks_rows());
+        let unclear = unclear.first().copied().filter(|_| all_run);
         for (shard, node, what) in gifts {
             if self.mgmtd.give_shard(shard, node, hub) {
                 hub.coverage.hit(what);
             }
         }
+        if let Some(shard) = unclear {
+            self.begin_rescue(shard, hub);
+        }
     }
 
-    /// Who had it last, as far as servers know: its rows are the newest. If nobody has as new ones as the server does of which
-    /// the map says that it has them, a third one is to fetch them: `not`, which had them, has lost them.
-    fn who_is_to_have(&self, shard: ShardId, not: NodeId) -> Option<NodeId> {
+    /// Who had it last, as servers know when all of them are up: its rows are the newest, it gave them to nobody, and mgmtd does
+    /// not know that it has them.
+    fn who_is_to_have(&self, shard: ShardId) -> Option<NodeId> {
+        if self.metads.iter().any(|metad| metad.server().is_none() || metad.lacks_rows()) {
+            return None;
+        }
         let entry = self.mgmtd.state().shards.iter().find(|entry| entry.shard == shard)?;
-        let source = entry.members.first().copied()?;
-        let heads = self.metads.iter().map(|metad| (metad.head_of(shard), metad.node));
-        let newest = heads.clone().map(|(head, _)| head).max()?;
-        let mut last = heads.filter(|(head, node)| *head == newest && *node != source).map(|(_, node)| node);
-        last.next().or_else(|| {
-            let mut others = self.metads.iter().map(|metad| metad.node);
-            others.find(|node| *node != source && *node != not)
-        })
+        let newest = self.metads.iter().map(|metad| metad.head_of(shard)).max()?;
+        let is_last =
+            |metad: &&Metad| metad.head_of(shard) == newest && rescue::given_to(metad, shard).is_none();
+        let last = self.metads.iter().filter(is_last).map(|metad| metad.node);
+        last.filter(|node| entry.members.first() != Some(node)).min()
     }
 
     /// Would an administrator move the shard there? mgmtd that was put back may not know where its newest rows are: whoever is

@@ -272,6 +272,9 @@ impl World {
                 hub.fields.lose_locks(&late);
             }
         }
+        for warning in &out.warnings {
+            hub.say(format_args!("metad {node} warns: {warning}"));
+        }
         let wrote = !out.records.is_empty();
         let late = self.metads[at].append(out.records, hub);
         if late {
@@ -423,6 +426,7 @@ impl World {
             self.give_what_is_not_served();
             let hub = self.hub.clone();
             self.go_on_detour(&mut hub.borrow_mut());
+            self.go_on_with_rescue(&mut hub.borrow_mut());
             self.after(5 * TICK_MS, Event::Tick(node, life));
             return;
         }
