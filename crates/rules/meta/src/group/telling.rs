@@ -83,16 +83,16 @@ impl<S: Store> Group<S> {
         if part.more || self.shards.get(&id).is_none_or(|shard| shard.is_given(given)) {
             return Ok(Ok(part));
         }
-        // That server had all of it once, as its mgmtd does not know: what it served since is not here. The header that it
-        // is told of says so, and is to go on saying so: these are not all rows.
-        if self.shards.get(&id).is_some_and(|shard| shard.was_given(given)) {
-            let text = format!("node {} was told all rows of shard {id} before", given.to);
-            let is_first = m.behind.0.is_empty();
-            return Ok(if is_first {
-                Ok(RowsReply { more: true, ..part })
-            } else {
-                Err(Refusal::with(Status::NOT_READY, text))
-            });
+        // A server had all of it once, as this mgmtd does not know: what was served since is not here. Whoever asks sees it in
+        // the header, before another one is written, and the same server is told no more than that: these are not all rows.
+        if let Some(before) = self.shards.get(&id).and_then(|shard| shard.given_before(given)) {
+            if m.behind.0.is_empty() {
+                return Ok(Ok(RowsReply { more: true, ..part }));
+            }
+            if before == given.to {
+                let text = format!("node {before} was told all rows of shard {id} before");
+                return Ok(Err(Refusal::with(Status::NOT_READY, text)));
+            }
         }
         let Some(bytes) = self.host.store.get(&key::header(id))? else {
             return Ok(Err(self.host.missing(id)));
@@ -120,8 +120,8 @@ impl<S: Store> Group<S> {
                      backup of before that, gives it to this server again. What was changed since at node {to}, or where it \
                      gave the shard, would be missing. Stop mgmtd, and put its newest copy back; if there is none, give the \
                      shard to the server that had it last: it goes on from its own rows (node {to}, if it gave it to nobody: \
-                     skep shard give {id} {to}). Only if those rows are lost, or node {to} never served them, give it to a third \
-                     server, which fetches these"
+                     skep shard give {id} {to}). Only if those rows are lost, or node {to} never served them, stop that \
+                     node and give the shard to a third server, which fetches these"
                 ));
             }
         }

@@ -15,18 +15,19 @@ use crate::shard::{Shard, is_one_history};
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use skep_rows::applied_key;
 use skep_types::codec::Bytes;
 use skep_types::log::{Head, Moves, Record, Row};
-use skep_types::{Decode, Encode, Incarnation, LogIndex, Millis, NodeId, ShardId, Term};
+use skep_types::{Decode, Encode, Incarnation, LogIndex, Millis, NodeId, Reachability, ShardId, Term};
 use skep_wire::meta::{AskHistory, FetchRows, RowsReply, ShardStamp};
-use skep_wire::mgmt::{MapReply, ShardEntry, ShardState};
+use skep_wire::mgmt::{MapReply, NodeEntry, ShardEntry, ShardState};
 
 /// Why rows of the same source do not come a second time.
 const HAD_IT: &str = "this server had it before, as mgmtd's map from a backup does not know, and does not have those rows any more: \
     it gave them on, or lost them. What was changed since would be missing. The server that had the shard last goes on from its own \
-    rows; only if those are lost, give it to a third server, which fetches the older ones";
+    rows; only if those are lost, stop this server and give the shard to a third one, which fetches the older ones";
 /// Why no rows come to those that are here.
 const APART: &str =
     "what it has does not go on from the copy that is here (was mgmtd put back from a backup?). Both stay";
@@ -62,6 +63,8 @@ pub(super) struct Travels {
     swept: Millis,
     /// An administrator was told of these, in that epoch of theirs.
     told: BTreeMap<ShardId, u64>,
+    /// Servers that do not count as offline.
+    there: BTreeSet<NodeId>,
 }
 
 impl Travels {
@@ -115,6 +118,8 @@ impl<S: Store> Group<S> {
     /// The map may have given shards to this group, or to others.
     pub(super) fn follow_moves(&mut self, map: &MapReply) -> Result<(), StoreError> {
         let own = self.host.own;
+        let is_there = |node: &&NodeEntry| node.reachability != Reachability::Offline;
+        self.travels.there = map.nodes.iter().filter(is_there).map(|node| node.node).collect();
         for entry in &map.shards {
             let comes = entry.state == ShardState::Moving && entry.is_led_by(own);
             let is_elsewhere = entry.state == ShardState::Active && !entry.members.contains(&own);
@@ -178,15 +183,22 @@ impl<S: Store> Group<S> {
 
     /// A part of a shard that comes is here.
     pub(super) fn rows_came(&mut self, id: ShardId, part: RowsReply) -> Result<(), StoreError> {
-        let had_it = part.rows.iter().any(|row| self.had_all_of(id, row));
+        let newer = part.rows.iter().find_map(|row| self.who_has_newer(id, row)).map(|node| match node {
+            own if own == self.host.own => HAD_IT.into(),
+            other => format!(
+                "node {other} was told all rows of it before, as mgmtd's map from a backup does not know, and may have newer \
+                 ones. Give the shard to node {other}, which goes on from its own rows, or says where it gave them. Only if those \
+                 are lost: stop node {other}, and once it counts as offline give the shard back, and to this server again"
+            ),
+        });
         let Some(arrival) = self.travels.arrivals.get_mut(&id) else { return Ok(()) };
         let head = Head { shard: id, term: part.term, index: part.index };
         if arrival.head != Some(head) {
             (arrival.head, arrival.behind, arrival.header) = (Some(head), Vec::new(), None);
-            return self.make_way(head, part.holds, had_it);
+            return self.make_way(head, part.holds, newer);
         }
-        if had_it {
-            return self.refuse(id, HAD_IT);
+        if let Some(why) = newer {
+            return self.refuse(id, &why);
         }
         let mut batch = Batch::new();
         for Row { key: Bytes(key), value } in part.rows {
@@ -211,14 +223,14 @@ impl<S: Store> Group<S> {
         self.arrive(head)
     }
 
-    /// Is this the header of a shard that was given to this server before, by a map of another history? Then this one may have
-    /// served newer rows, or have given them on.
-    fn had_all_of(&self, id: ShardId, row: &Row) -> bool {
-        let bytes = row.value.as_ref().filter(|_| row.key.0 == key::header(id));
-        let header = bytes.and_then(|bytes| Header::from_bytes(&bytes.0).ok());
+    /// Is this the header of a shard whose rows were told before, by a map of another history, to this server or to one that is
+    /// there? Then that one may have served newer rows, or have given them on.
+    fn who_has_newer(&self, id: ShardId, row: &Row) -> Option<NodeId> {
+        let bytes = row.value.as_ref().filter(|_| row.key.0 == key::header(id))?;
+        let given = Header::from_bytes(&bytes.0).ok()?.given?;
         let epoch = self.travels.arrivals.get(&id).map_or(0, |arrival| arrival.epoch);
-        let given = header.and_then(|header| header.given);
-        given.is_some_and(|given| given.to == self.host.own && !is_one_history(given.epoch, epoch))
+        let may_have = given.to == self.host.own || self.travels.there.contains(&given.to);
+        (may_have && !is_one_history(given.epoch, epoch)).then_some(given.to)
     }
 
     /// It does not come by this order, and stays where it is.
@@ -233,30 +245,39 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
-    /// Rows of an earlier stay go before others come, if those go on from them: else nothing is touched.
-    fn make_way(&mut self, head: Head, holds: bool, had_it: bool) -> Result<(), StoreError> {
+    /// Rows of an earlier stay go before others come, if those go on from them, and no `newer` ones may be elsewhere: else
+    /// nothing is touched.
+    fn make_way(&mut self, head: Head, holds: bool, newer: Option<String>) -> Result<(), StoreError> {
         let id = head.shard;
         let is_gone = self.travels.arrivals.get(&id).is_some_and(|arrival| arrival.source.is_none());
-        match self.shards.get(&id) {
-            None if is_gone => self.refuse(id, "who had its rows is gone for good, and none are here"),
-            None if had_it => self.refuse(id, HAD_IT),
-            None => {
-                self.travels.sweep(id);
-                Ok(())
-            }
-            Some(_) if holds && !had_it => self.drop_shard(id),
-            Some(shard) if shard.goes_on_from(head) => self.stay(id),
-            Some(_) if holds => self.refuse(id, HAD_IT),
-            Some(shard) => match shard.given_to() {
-                None => self.refuse(id, APART),
-                Some(to) => self.refuse(
-                    id,
-                    &format!(
-                        "the rows that are here were given on to node {to}, which mgmtd's map from a backup does not know. \
-                         The server that had the shard last goes on from its own rows: node {to}, if it gave it to nobody"
-                    ),
+        let Some(shard) = self.shards.get(&id) else {
+            return match newer {
+                _ if is_gone => self.refuse(id, "who had its rows is gone for good, and none are here"),
+                Some(why) => self.refuse(id, &why),
+                None => {
+                    self.travels.sweep(id);
+                    Ok(())
+                }
+            };
+        };
+        // Whom it was given on to may have newer rows. An administrator who says that those who had it are gone means him as
+        // well if he is not there.
+        let given_to = shard.given_to().filter(|to| !is_gone || self.travels.there.contains(to));
+        match (given_to, newer) {
+            (_, None) if holds => self.drop_shard(id),
+            (None, _) if shard.has_all_of(head) => self.stay(id),
+            (_, Some(why)) if holds => self.refuse(id, &why),
+            (None, _) => self.refuse(id, APART),
+            (Some(to), _) => self.refuse(
+                id,
+                &format!(
+                    "the rows that are here were given on to node {to}, which mgmtd's map from a backup does not know. The server \
+                     that had the shard last goes on from its own rows: node {to}, if it gave it to nobody. Only if those are \
+                     lost: stop node {to} and who has the shard by mgmtd's map, and once both count as offline give it to this \
+                     server (skep shard give {id} {} --source-is-gone)",
+                    self.host.own
                 ),
-            },
+            ),
         }
     }
 
@@ -278,7 +299,7 @@ impl<S: Store> Group<S> {
                  What was changed there since is lost"
             ),
         });
-        self.take_up(head, Header { epoch: arrival.epoch, ..header })
+        self.take_up(head, Header { epoch: arrival.epoch, given: None, ..header })
     }
 
     /// All of it is here: it is a shard of this group, and mgmtd is to know it before anybody is served.

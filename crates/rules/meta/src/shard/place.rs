@@ -85,10 +85,10 @@ impl Shard {
         self.given = Some(given);
     }
 
-    /// Nobody serves it, nobody was given it, and it has all that a copy at `head` has (at 0: nothing).
-    pub fn goes_on_from(&self, head: Head) -> bool {
+    /// Nobody serves it, and it has all that a copy at `head` has (at 0: nothing).
+    pub fn has_all_of(&self, head: Head) -> bool {
         let has_all = head.index == LogIndex(0) || self.holds(head.term, head.index);
-        !self.has_term() && self.given.is_none() && has_all
+        !self.has_term() && has_all
     }
 
     /// Does its header say so of this order?
@@ -96,9 +96,9 @@ impl Shard {
         self.given == Some(given)
     }
 
-    /// Does its header say so of an order of another history, to the same server?
-    pub fn was_given(&self, given: Given) -> bool {
-        self.given.is_some_and(|was| was.to == given.to && !is_one_history(was.epoch, given.epoch))
+    /// To whom it was given by an order of another history than this one.
+    pub fn given_before(&self, order: Given) -> Option<NodeId> {
+        self.given.filter(|was| !is_one_history(was.epoch, order.epoch)).map(|was| was.to)
     }
 
     /// To whom, as its header says.

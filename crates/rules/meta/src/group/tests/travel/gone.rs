@@ -1,7 +1,8 @@
 //! Servers that are gone for good, and maps from a backup that know nothing of where the newest rows are.
 
 use super::*;
-use skep_types::LogIndex;
+use skep_types::{LogIndex, Reachability};
+use skep_wire::mgmt::NodeEntry;
 
 /// What a mgmtd that was put back from a backup adds to epochs.
 const JUMP: u64 = 1 << crate::limit::EPOCH_HISTORY_BITS;
@@ -11,6 +12,13 @@ const THIRD: NodeId = NodeId(8);
 fn given_up(source: NodeId, to: NodeId, epoch: u64) -> MapReply {
     let mut map = placed(ShardState::Moving, &[source], epoch);
     map.shards[0].leader = to;
+    map
+}
+
+/// The map says of a server whether it is there.
+fn with(mut map: MapReply, node: NodeId, reachability: Reachability) -> MapReply {
+    let entry = NodeEntry { node, reachability, ..map.nodes[0].clone() };
+    map.nodes.push(entry);
     map
 }
 
@@ -73,7 +81,8 @@ fn a_copy_is_served_when_its_source_is_gone() {
 }
 
 /// Goal: where that one has no rows nothing is made up: it says so, to mgmtd and `skep health` too, until the shard is given to
-/// another server. Rows that went on elsewhere are not served either, and it is said where they went.
+/// another server. Rows that went on elsewhere are not served either, and it is said where they went, unless the server that has
+/// them is not there: then they are all there is.
 #[test]
 fn nothing_is_made_up_when_the_source_is_gone() {
     let mut bed = emptied();
@@ -89,15 +98,27 @@ fn nothing_is_made_up_when_the_source_is_gone() {
 
     let mut bed = giver(config());
     bed.courier_works = false;
-    let moves_on = given_up(THIRD, OWN, 4 + JUMP);
+    let moves_on = with(given_up(THIRD, OWN, 4 + JUMP), THERE, Reachability::ProbablyOffline);
     bed.step(Input::Map { own: OWN, map: moves_on });
     assert!(is_told(&bed.warnings, "given on to node 9"), "{:?}", bed.warnings);
     assert!(bed.server.formatted().is_empty() && unserved(&bed.server.gauges()) == 1);
+    // That it is not there any more is no word of an administrator's.
+    let off = |epoch| with(given_up(THIRD, OWN, epoch), THERE, Reachability::Offline);
+    bed.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(JUMP + 20), ..off(4 + JUMP) } });
+    assert!(bed.server.formatted().is_empty() && unserved(&bed.server.gauges()) == 1);
+    let before = rows(bed.server.store());
+    bed.step(Input::Map { own: OWN, map: off(20 + JUMP) });
+    assert!(has_come(&bed.server, 20 + JUMP) && rows(bed.server.store()) == before, "{:?}", bed.warnings);
+    let mut active = placed(ShardState::Active, &[OWN], 21 + JUMP);
+    active.shards[0].era = 1;
+    bed.step(Input::Map { own: OWN, map: active });
+    let to = bed.send_as(ME, SHARD, 0, GetAttr { ino: Ino::ROOT }.into());
+    assert!(bed.replies[&to].1.is_ok(), "it is not withheld for who had it");
 }
 
 /// Goal: a shard went from one server to a second, and on to a third; a map of before that has it at the first, which still has
 /// its old rows. The second, which has none any more, does not fetch them, in one part or in several: what was changed since
-/// would be missing. A server that never had it can.
+/// would be missing. A server that never had it can, once the second is not there.
 #[test]
 fn rows_do_not_come_a_second_time() {
     for limits in [config(), Config::default()] {
@@ -116,14 +137,19 @@ fn rows_do_not_come_a_second_time() {
             assert!(second.server.formatted().is_empty() && rows(second.server.store()).is_empty());
             assert_eq!(unserved(&second.server.gauges()), 1);
         }
-        let moving =
-            MapReply { version: MapVersion(42), ..placed(ShardState::Moving, &[OWN, THIRD], 3 + JUMP) };
-        bed.step(Input::Map { own: OWN, map: moving.clone() });
-        let mut third = Other { own: THIRD, ..Other::new(&[]) };
-        third.told(&moving, &bed);
-        third.fetch(&mut bed);
-        assert!(has_come(&third.server, 3 + JUMP), "{:?}", third.warnings);
-        assert_eq!(rows(third.server.store()), rows(bed.server.store()));
+        let reached = [(42, Reachability::Online), (44, Reachability::Offline)];
+        for (version, reachability) in reached {
+            let moving = placed(ShardState::Moving, &[OWN, THIRD], version + JUMP);
+            let moving = with(moving, THERE, reachability);
+            bed.step(Input::Map { own: OWN, map: moving.clone() });
+            let mut third = Other { own: THIRD, ..Other::new(&[]) };
+            third.told(&moving, &bed);
+            third.fetch(&mut bed);
+            let is_off = reachability == Reachability::Offline;
+            assert_eq!(has_come(&third.server, version + JUMP), is_off, "{:?}", third.warnings);
+            assert_eq!(is_told(&third.warnings, "node 9 was told all rows of it before"), !is_off);
+            assert_eq!(rows(third.server.store()) == rows(bed.server.store()), is_off);
+        }
     }
 }
 
