@@ -129,7 +129,15 @@ fn map(state: ShardState) -> MapReply {
         reachability: Reachability::Online,
         incarnation: Incarnation(1),
     };
-    let shard = ShardEntry { shard: ShardId(0), members: vec![OWN], leader: OWN, epoch: 1, state, era: 0 };
+    let shard = ShardEntry {
+        shard: ShardId(0),
+        members: vec![OWN],
+        leader: OWN,
+        epoch: 1,
+        state,
+        era: 0,
+        newer_are_lost: None,
+    };
     MapReply {
         version: MapVersion(1),
         nodes: vec![node],

@@ -214,6 +214,7 @@ fn map(state: ShardState) -> MapReply {
             epoch: 1,
             state,
             era: 0,
+            newer_are_lost: None,
         }],
         command_level: 1,
         ..MapReply::default()

@@ -40,6 +40,10 @@ pub struct GiveArgs {
     /// only the old one had is lost
     #[arg(long)]
     source_is_gone: bool,
+    /// What other servers have of the shard that is newer is lost: the server serves the rows that it has or is told, though
+    /// it knows of a server that had it later
+    #[arg(long)]
+    newer_are_lost: bool,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
@@ -104,14 +108,18 @@ fn give(args: &GiveArgs) -> Outcome {
     let is_there = |entry: &ShardEntry| {
         entry.shard == shard && entry.state == ShardState::Active && entry.is_led_by(node.node)
     };
-    if status.shards.iter().any(is_there) {
+    if status.shards.iter().any(is_there) && !args.newer_are_lost {
         eprintln!("shard {shard} is at {} already", node.alias);
         return Ok(());
+    }
+    if args.newer_are_lost {
+        confirm::ask(&what_is_given_up(shard, &node.alias), args.yes)?;
     }
     if args.source_is_gone {
         give_up_source(&mut cluster, &status, shard, node, args.yes)?;
     }
-    cluster.ask(&GiveShard { shard, node: node.node })?;
+    let newer_are_lost = args.newer_are_lost.then_some(true);
+    cluster.ask(&GiveShard { shard, node: node.node, newer_are_lost })?;
     eprintln!(
         "shard {shard} is on its way to {}; `skep shard list` shows it as active once it is there",
         node.alias
@@ -129,7 +137,14 @@ fn give_up_source(
     yes: bool,
 ) -> Outcome {
     confirm::ask(&what_is_lost(status, shard, node)?, yes)?;
-    cluster.ask(&GiveShard { shard, node: NodeId(0) }).map(drop)
+    cluster.ask(&GiveShard::to(shard, NodeId(0))).map(drop)
+}
+
+fn what_is_given_up(shard: ShardId, alias: &str) -> String {
+    format!(
+        "Whatever other servers have of shard {shard} that is newer than what {alias} has or is told is lost. None of them \
+         may be serving it: where one runs that mgmtd does not hear, both serve the shard"
+    )
 }
 
 fn what_is_lost(status: &StatusReply, shard: ShardId, node: &NodeEntry) -> Outcome<String> {

@@ -263,6 +263,7 @@ pub mod samples {
             epoch: 1,
             state: ShardState::Active,
             era: 0,
+            newer_are_lost: None,
         };
         StatusReply {
             pools: vec![PoolStatus {

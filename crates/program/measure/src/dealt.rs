@@ -116,6 +116,7 @@ mod tests {
             epoch: 1,
             state,
             era: 0,
+            newer_are_lost: None,
         };
         let shards = [
             entry(0, 2, ShardState::Active),

@@ -122,7 +122,7 @@ pub const RARE: &[&str] = &[
     "a shard that did not come was given to another metad",
     "mgmtd was put back from before two moves of a shard",
     "a shard without rows was given to who has them",
-    "a shard was served from rows that were given on",
+    "newer rows of a shard were said to be lost",
     "a task had no server",
 ];
 

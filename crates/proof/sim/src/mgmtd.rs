@@ -3,10 +3,8 @@
 use crate::Canary;
 use crate::hub::Hub;
 use skep_cluster::{Answer, Config, Input, Output, Peer, Registry, Started, State};
-use skep_types::{
-    ClientId, ClusterId, Encode, MapVersion, NamesKey, NodeId, Reachability, Reader, ShardId, Term, Uuid,
-};
-use skep_wire::mgmt::{MgmtRequest, RegistryAge, ShardState};
+use skep_types::{ClientId, ClusterId, Encode, MapVersion, NamesKey, NodeId, Reader, ShardId, Term, Uuid};
+use skep_wire::mgmt::{GiveShard, MgmtRequest, RegistryAge, ShardState};
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
 
@@ -251,16 +249,15 @@ impl Mgmtd {
 
     /// A shard is given to another metadata server.
     pub fn give_shard(&mut self, shard: ShardId, node: NodeId, hub: &mut Hub) -> bool {
-        let mut out = Output::default();
-        let done = self.registry.give_shard(shard, node, &mut out).is_ok();
-        self.finish(&out, hub);
-        done
+        self.order(&GiveShard::to(shard, node), hub)
     }
 
-    /// Does the map say so of the server?
-    pub fn is_offline(&mut self, node: NodeId) -> bool {
-        let nodes = self.registry.map(MapVersion(0)).nodes;
-        nodes.iter().all(|entry| entry.node != node || entry.reachability == Reachability::Offline)
+    /// An order of an administrator about a shard.
+    pub fn order(&mut self, order: &GiveShard, hub: &mut Hub) -> bool {
+        let mut out = Output::default();
+        let done = self.registry.give_shard(order, &mut out).is_ok();
+        self.finish(&out, hub);
+        done
     }
 
     /// Time passes.

@@ -9,7 +9,6 @@ mod idle;
 mod mishaps;
 mod process;
 mod reads;
-mod rescue;
 mod seats;
 mod upkeep;
 
@@ -71,8 +70,6 @@ pub struct World {
     mood: Mood,
     /// A shard on its way over two servers.
     detour: Option<detour::Detour>,
-    /// A shard whose newest rows were given on.
-    rescue: Option<rescue::Rescue>,
     /// The disks of these metadata servers are nearly full until then.
     low_until: BTreeMap<NodeId, u64>,
     last_life: u64,
@@ -139,7 +136,6 @@ impl World {
             tasks: BTreeMap::new(),
             mood,
             detour: None,
-            rescue: None,
             low_until: BTreeMap::new(),
             last_life: 0,
             last_client: 0,

@@ -287,6 +287,16 @@ record! {
         /// Its metadata server. 0: none for now, and who has its rows is gone for good; who gets it next makes do with the
         /// rows that it has itself.
         pub node: NodeId,
+    } tags {
+        /// See [`skep_wire::mgmt::GiveShard`]. Tag 1 is reserved.
+        2 => pub newer_are_lost: Option<bool>,
+    }
+}
+
+impl Placed {
+    /// At this server, with the newest rows that there are.
+    pub fn at(shard: ShardId, node: NodeId) -> Self {
+        Self { shard, node, newer_are_lost: None }
     }
 }
 
@@ -299,7 +309,7 @@ record! {
     }
 }
 
-/// Highest level of [`Decided`] that this release knows: 2 has a [`Placed`] of node 0.
+/// Highest level of [`Decided`] that this release knows: 2 has a [`Placed`] of node 0, or that says that rows are lost.
 pub const DECIDED_LEVEL: u16 = 2;
 
 record! {
@@ -359,7 +369,7 @@ union! {
 impl Command {
     /// The level by which a release is told whether it knows what this means.
     pub fn level(&self) -> u16 {
-        let gives_up = |place: &Placed| place.node == NodeId(0);
+        let gives_up = |place: &Placed| place.node == NodeId(0) || place.newer_are_lost.is_some();
         match self {
             Self::PlaceShards(place) if place.places.iter().any(gives_up) => DECIDED_LEVEL,
             _ => 1,

@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{Errno, NodeId, Reachability, ServiceKind, ShardId};
-use skep_wire::mgmt::{ShardEntry, ShardState};
+use skep_wire::mgmt::{GiveShard, ShardEntry, ShardState};
 use skep_wire::{Refusal, Status};
 
 impl Registry {
@@ -32,14 +32,16 @@ impl Registry {
             members.join(", ")
         ));
         let places = shards.into_iter().zip(metads.iter().cycle());
-        let places = places.map(|(shard, node)| Placed { shard, node: *node }).collect();
+        let places = places.map(|(shard, node)| Placed::at(shard, *node)).collect();
         self.commit(PlaceShards { places }, out);
         self.map_changed();
     }
 
     /// Gives a shard to another metadata server. Nobody answers for it until that one has said that its rows are there; until
     /// then it can be given to a third one, or back. To node 0: who has its rows is gone for good.
-    pub fn give_shard(&mut self, shard: ShardId, node: NodeId, out: &mut Output) -> Result<(), Refusal> {
+    pub fn give_shard(&mut self, order: &GiveShard, out: &mut Output) -> Result<(), Refusal> {
+        let GiveShard { shard, node, newer_are_lost } = *order;
+        let newer_are_lost = newer_are_lost.filter(|lost| *lost);
         let Some(entry) = self.state.shards.iter().find(|entry| entry.shard == shard) else {
             return Err(unknown("shard", u32::from(shard.0), "shard"));
         };
@@ -69,19 +71,25 @@ impl Registry {
                 "node {node} is not online, and nobody would answer for the shard meanwhile: {meanwhile}"
             ));
         }
+        let asks_nobody = entry.state == ShardState::Moving && entry.comes_from().is_none();
+        let is_given_up = entry.is_given_up() || (asks_nobody && entry.is_led_by(node));
         let is_there = source.is_none_or(|source| self.is_online(source));
-        if let Some(source) = source.filter(|_| !is_there && !entry.is_given_up()) {
+        if let Some(source) = source.filter(|_| !is_there && !is_given_up) {
             return refuse(format!(
                 "node {source}, which has the rows of shard {shard}, is not online: nobody could fetch them. Start it; only \
                  if it is gone for good, and node {node} has a copy: skep shard give {shard} {node} --source-is-gone"
             ));
         }
         // One that was called gone and is there again has the rows after all: whoever has the shard now asks it for them.
-        let asks_nobody = entry.state == ShardState::Moving && entry.comes_from().is_none();
         let back = source.filter(|_| is_there && asks_nobody);
-        if !entry.is_led_by(node) || back.is_some() {
-            let places = back.into_iter().chain([node]).map(|node| Placed { shard, node }).collect();
-            out.notes.push(format!("shard {shard} is given to node {node}"));
+        if newer_are_lost.is_some() && entry.era >= ERAS_MAX {
+            return refuse(eras_are_used_up());
+        }
+        if !entry.is_led_by(node) || back.is_some() || newer_are_lost.is_some() {
+            let back = back.map(|source| Placed::at(shard, source));
+            let places = back.into_iter().chain([Placed { shard, node, newer_are_lost }]).collect();
+            let word = if newer_are_lost.is_some() { "; newer rows than it will have are lost" } else { "" };
+            out.notes.push(format!("shard {shard} is given to node {node}{word}"));
             self.commit(PlaceShards { places }, out);
             self.map_changed();
         }
@@ -112,7 +120,7 @@ impl Registry {
             return refuse(eras_are_used_up());
         }
         out.notes.push(format!("node {source} is gone for good, and what only it has of shard {shard}"));
-        self.commit(PlaceShards { places: Vec::from([Placed { shard, node: NodeId(0) }]) }, out);
+        self.commit(PlaceShards { places: Vec::from([Placed::at(shard, NodeId(0))]) }, out);
         self.map_changed();
         Ok(())
     }

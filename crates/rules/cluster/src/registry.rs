@@ -313,7 +313,7 @@ impl Registry {
             MgmtRequest::RemoveNode(m) => self.remove_node(to, m, out),
             MgmtRequest::GiveShard(m) => {
                 self.require_vouched()?;
-                self.give_shard(m.shard, m.node, out)?;
+                self.give_shard(&m, out)?;
                 out.body(to, &Empty {});
                 Ok(())
             }

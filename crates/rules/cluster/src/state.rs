@@ -97,6 +97,7 @@ impl State {
             epoch: 0,
             state: ShardState::New,
             era: 0,
+            newer_are_lost: None,
         };
         let alias = DEFAULT_POOL_ALIAS.to_string();
         let pool = Pool { id: DEFAULT_POOL, alias, limits: CapacityLimits::default() };
@@ -203,11 +204,14 @@ impl State {
             let is_meant =
                 |entry: &&mut ShardEntry| entry.shard == place.shard && entry.state != ShardState::Retired;
             let Some(entry) = self.shards.iter_mut().find(is_meant) else { continue };
-            if entry.leader == place.node {
+            let newer_are_lost = place.newer_are_lost == Some(true);
+            if entry.leader == place.node && !newer_are_lost {
                 continue;
             }
-            let is_given_up = entry.is_given_up();
+            let asks_nobody = entry.state == ShardState::Moving && entry.comes_from().is_none();
+            let is_given_up = entry.is_given_up() || (asks_nobody && entry.leader == place.node);
             entry.leader = place.node;
+            entry.newer_are_lost = place.newer_are_lost;
             entry.epoch += 1;
             // Who has the rows is first among the members while they are on their way. Where that one is gone for good it
             // stays the only one: it can have the shard back, but nobody asks it for rows.
@@ -226,6 +230,7 @@ impl State {
                 }
                 None => entry.members = Vec::from([place.node]),
             }
+            entry.era = (entry.era + u16::from(newer_are_lost)).min(ERAS_MAX);
         }
     }
 
@@ -240,6 +245,7 @@ impl State {
                     }
                     shard.state = set.state;
                     shard.epoch += 1;
+                    shard.newer_are_lost = None;
                 }
             }
             Command::Started(started) => {
@@ -264,7 +270,11 @@ impl State {
                 // list that do not live have ended.
                 push_bounded(&mut self.closed, self.last_client, CLOSED_MAX);
                 self.epoch.0 += RESTORED_JUMP;
-                self.shards.iter_mut().for_each(|shard| shard.epoch += RESTORED_JUMP);
+                for shard in &mut self.shards {
+                    shard.epoch += RESTORED_JUMP;
+                    // That was said of what is known anew now.
+                    shard.newer_are_lost = None;
+                }
                 self.last_node.0 += RESTORED_JUMP_SMALL;
                 // Targets count from 101, also when none was registered before.
                 self.last_target.0 += RESTORED_JUMP_SMALL;

@@ -373,7 +373,7 @@ fn an_older_registry_ends_no_session_and_moves_no_shard() {
     let formatted = c.at(0..4);
     c.ask(0, Heartbeat { formatted, ..heartbeat(1, 10) }).unwrap();
     let client = c.session(8).client;
-    let (evict, give) = (Evict { client }, GiveShard { shard: ShardId(1), node: NodeId(2) });
+    let (evict, give) = (Evict { client }, GiveShard::to(ShardId(1), NodeId(2)));
     c.restart();
     begin(&mut c, 2);
     let logged = c.log.len();

@@ -34,7 +34,12 @@ fn only(c: &mut Cluster, heard: &[u32]) {
 }
 
 fn give(c: &mut Cluster, node: u32) -> Result<Empty, Refusal> {
-    c.ask_as(ADMIN, GiveShard { shard: ShardId(1), node: NodeId(node) })
+    c.ask_as(ADMIN, GiveShard::to(ShardId(1), NodeId(node)))
+}
+
+/// As [`give`], and newer rows are lost.
+fn give_as_it_is(c: &mut Cluster, node: u32) -> Result<Empty, Refusal> {
+    c.ask_as(ADMIN, GiveShard { shard: ShardId(1), node: NodeId(node), newer_are_lost: Some(true) })
 }
 
 /// State, members, leader and era.
@@ -128,6 +133,41 @@ fn one_that_was_just_heard_is_not_gone() {
     let refused = give(&mut c, NOBODY).unwrap_err();
     assert!(refused.detail.contains("does not count as offline yet"), "{refused}");
     assert_eq!(place(&mut c), (ShardState::Active, vec![1], 1, 0));
+}
+
+/// Goal: that newer rows are lost is said of one place: to who has the shard, to another, to one that asks nobody; each time in
+/// a new era and epoch. Once the shard has come, is placed anew, or mgmtd is put back from a backup, it counts no more.
+#[test]
+fn that_newer_rows_are_lost_is_said_of_one_place() {
+    let mut c = cluster(&[1, 2, 3]);
+    let lost = |c: &mut Cluster| c.map().shards[1].are_newer_lost();
+    for era in 1..=2 {
+        let epoch = c.map().shards[1].epoch;
+        give_as_it_is(&mut c, 1).unwrap();
+        assert_eq!(place(&mut c), (ShardState::Active, vec![1], 1, era));
+        assert_eq!((lost(&mut c), c.map().shards[1].epoch), (true, epoch + 1));
+    }
+    give_as_it_is(&mut c, 2).unwrap();
+    assert_eq!((place(&mut c), lost(&mut c)), ((ShardState::Moving, vec![1, 2], 2, 3), true));
+    give(&mut c, 3).unwrap();
+    assert_eq!((place(&mut c), lost(&mut c)), ((ShardState::Moving, vec![1, 3], 3, 3), false));
+    give_as_it_is(&mut c, 2).unwrap();
+    let formatted = c.at([1]);
+    c.ask(0, Heartbeat { formatted, ..heartbeat(2, 1) }).unwrap();
+    assert_eq!((place(&mut c), lost(&mut c)), ((ShardState::Active, vec![2], 2, 4), false));
+
+    only(&mut c, &[1, 3]);
+    give(&mut c, NOBODY).unwrap();
+    for era in 6..=7 {
+        give_as_it_is(&mut c, 3).unwrap();
+        assert_eq!((place(&mut c), lost(&mut c)), ((ShardState::Moving, vec![2], 3, era), true));
+    }
+    c.replayed();
+    c.restart();
+    assert!(lost(&mut c));
+    let mut out = skep_cluster::Output::default();
+    c.registry.restore(&mut out).unwrap();
+    assert_eq!(c.registry.state().shards[1].newer_are_lost, None);
 }
 
 /// Goal: eras are not used up by this either; and an earlier release does not take the word for something else.

@@ -28,7 +28,7 @@ fn a_shard_is_given_to_another_server() {
     assert_eq!(epochs(&mut c)[1..3], [(1, 2, ShardState::Active), (1, 1, ShardState::New)]);
     let give = |c: &mut Cluster, shard, node| {
         let mut out = Output::default();
-        let done = c.registry.give_shard(ShardId(shard), NodeId(node), &mut out);
+        let done = c.registry.give_shard(&GiveShard::to(ShardId(shard), NodeId(node)), &mut out);
         c.log.extend(out.commands);
         done.map_err(|refusal| refusal.status)
     };
@@ -97,9 +97,10 @@ fn retired_shards_stay_retired() {
     let map = c.map();
     assert_eq!((map.shards[0].led_by(), map.shards[1].led_by()), (Some(NodeId(1)), None));
     assert_eq!((map.shards[0].epoch, map.shards[1].epoch), (2, 2));
-    let refused = c.registry.give_shard(ShardId(1), NodeId(2), &mut Output::default()).unwrap_err();
+    let refused =
+        c.registry.give_shard(&GiveShard::to(ShardId(1), NodeId(2)), &mut Output::default()).unwrap_err();
     assert!(refused.detail.contains("retired"), "{refused}");
-    let places = vec![skep_cluster::Placed { shard: ShardId(1), node: NodeId(2) }];
+    let places = vec![skep_cluster::Placed::at(ShardId(1), NodeId(2))];
     let mut state = c.registry.state().clone();
     state.apply(&Command::PlaceShards(skep_cluster::PlaceShards { places }));
     assert_eq!(state.shards, c.registry.state().shards);
@@ -213,7 +214,7 @@ fn anything(c: &mut Cluster, dice: &mut Dice) {
         9 => {
             let (shard, node) = (ShardId(dice.below(5) as u16), NodeId(node));
             let mut out = Output::default();
-            let _ = c.registry.give_shard(shard, node, &mut out);
+            let _ = c.registry.give_shard(&GiveShard::to(shard, node), &mut out);
             c.log.extend(out.commands);
         }
         10 => {

@@ -66,6 +66,7 @@ impl Bench {
                 epoch: 1,
                 state,
                 era: 0,
+                newer_are_lost: None,
             };
             (0..shards).map(shard).collect()
         };

@@ -126,7 +126,15 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
         shards: (0..shards)
             .map(|id| {
                 let (shard, state) = (ShardId(id), ShardState::Active);
-                ShardEntry { shard, members: vec![OWN], leader: OWN, epoch: 1, state, era: 0 }
+                ShardEntry {
+                    shard,
+                    members: vec![OWN],
+                    leader: OWN,
+                    epoch: 1,
+                    state,
+                    era: 0,
+                    newer_are_lost: None,
+                }
             })
             .collect(),
         command_level: 1,

@@ -1,13 +1,13 @@
 //! Older copies of directories: that of mgmtd put in the place of the newest one by mistake; that of mgmtd, or of a
 //! metadata server, put back on purpose.
 
-use super::{World, rescue};
+use super::World;
 use crate::hub::Hub;
 use crate::metad::Metad;
 use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_types::{NodeId, ShardId};
-use skep_wire::mgmt::{RegistryAge, ShardState};
+use skep_wire::mgmt::{GiveShard, RegistryAge, ShardState};
 
 /// Somebody notices the mistake after so many milliseconds, if nobody else does: before servers count as away that have not
 /// been heard, for what only they know is not waited for then.
@@ -65,9 +65,6 @@ impl World {
 
     /// mgmtd's directory is lost, and a backup is put back on purpose.
     pub(super) fn restore_mgmtd(&mut self) {
-        if self.needs_a_third() {
-            return;
-        }
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
         if self.mgmtd.restore(hub) {
@@ -77,26 +74,12 @@ impl World {
         }
     }
 
-    /// A server was told all rows of a shard and has none, and who has them cannot be told from who may have newer ones by
-    /// stopping servers (`rescue`): there is no third one, or groups of one process are in each other's way.
-    pub(super) fn needs_a_third(&self) -> bool {
-        let lacks =
-            |shard, node| self.metad_at(node).is_none_or(|at| self.metads[at].head_of(shard).is_none());
-        let may_lack = |metad: &Metad| {
-            metad.lacks_rows()
-                || metad.server().is_none_or(|server| server.given().any(|(shard, node)| lacks(shard, node)))
-        };
-        let is_alone = |metad: &Metad| self.process_of(metad.node).len() == 1;
-        let can_be_stopped = self.metads.len() >= 3 && self.metads.iter().all(is_alone);
-        !can_be_stopped && self.metads.iter().any(may_lack)
-    }
-
     /// An administrator reads what servers say of shards that they cannot serve by a map of mgmtd's backup, and does it. Whom
     /// a server names that withholds one is asked first as often as not: it may have given the shard on.
     pub(super) fn give_what_is_not_served(&mut self) {
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
-        if !hub.calm || self.mgmtd.is_a_copy() || self.rescue.is_some() {
+        if !hub.calm || self.mgmtd.is_a_copy() {
             return;
         }
         let version = self.mgmtd.map_version();
@@ -104,71 +87,64 @@ impl World {
         let knowing =
             || servers().filter(|metad| metad.server().is_some_and(|server| server.map_version() == version));
         let withheld = knowing().filter_map(Metad::server).flat_map(skep_meta::Group::withheld);
-        let (mut gifts, mut unclear) = (Vec::new(), Vec::new());
+        let mut orders = Vec::new();
         for (shard, named) in withheld {
-            let node = if hub.rng.percent(50) { Some(named) } else { self.who_is_to_have(shard) };
-            unclear.extend(node.is_none().then_some(shard));
-            gifts.extend(node.map(|node| (shard, node, "a withheld shard was given to who has it")));
+            let order =
+                if hub.rng.percent(50) { Some(GiveShard::to(shard, named)) } else { self.newest(shard, hub) };
+            orders.extend(order.map(|order| (order, "a withheld shard was given to who has it")));
         }
-        for metad in knowing() {
-            for shard in metad.server().into_iter().flat_map(skep_meta::Group::refused) {
-                let node = self.who_is_to_have(shard);
-                unclear.extend(node.is_none().then_some(shard));
-                gifts.extend(
-                    node.map(|node| (shard, node, "a shard that did not come was given to another metad")),
-                );
-            }
+        let refused = knowing().filter_map(Metad::server).flat_map(skep_meta::Group::refused);
+        for shard in refused {
+            let order = self.newest(shard, hub);
+            orders.extend(order.map(|order| (order, "a shard that did not come was given to another metad")));
         }
         for entry in self.mgmtd.state().shards.iter().filter(|entry| entry.state == ShardState::Active) {
             let holds = |metad: &&Metad| {
                 metad.server().is_some_and(|server| server.shards().any(|shard| shard == entry.shard))
             };
-            let is_bare = knowing().any(|metad| entry.is_led_by(metad.node) && !holds(&metad));
-            let newest = |metad: &&Metad| metad.head_of(entry.shard);
-            if let Some(holder) = servers().filter(holds).max_by_key(newest).filter(|_| is_bare) {
-                gifts.push((entry.shard, holder.node, "a shard without rows was given to who has them"));
+            if knowing().any(|metad| entry.is_led_by(metad.node) && !holds(&metad)) {
+                let order = self.newest(entry.shard, hub);
+                orders.extend(order.map(|order| (order, "a shard without rows was given to who has them")));
             }
         }
-        let all_run = self.metads.iter().all(|metad| metad.server().is_some() && !metad.lacks_rows());
-        let unclear = unclear.first().copied().filter(|_| all_run);
-        for (shard, node, what) in gifts {
-            if self.mgmtd.give_shard(shard, node, hub) {
+        for (order, what) in orders {
+            if self.mgmtd.order(&order, hub) {
                 hub.coverage.hit(what);
+                if order.newer_are_lost.is_some() {
+                    hub.coverage.hit("newer rows of a shard were said to be lost");
+                }
             }
-        }
-        if let Some(shard) = unclear {
-            self.begin_rescue(shard, hub);
         }
     }
 
-    /// Who had it last, as servers know when all of them are up: its rows are the newest, it gave them to nobody, and mgmtd does
-    /// not know that it has them.
-    fn who_is_to_have(&self, shard: ShardId) -> Option<NodeId> {
+    /// The shard is to go to who had it last, as servers know when all of them are up: its rows are the newest, and it gave
+    /// them to nobody. If all who have them gave them on, there are no newer ones: one of them is to serve them, or another
+    /// server is to fetch them.
+    fn newest(&self, shard: ShardId, hub: &mut Hub) -> Option<GiveShard> {
         if self.metads.iter().any(|metad| metad.server().is_none() || metad.lacks_rows()) {
             return None;
         }
         let entry = self.mgmtd.state().shards.iter().find(|entry| entry.shard == shard)?;
-        let newest = self.metads.iter().map(|metad| metad.head_of(shard)).max()?;
-        let is_last =
-            |metad: &&Metad| metad.head_of(shard) == newest && rescue::given_to(metad, shard).is_none();
-        let last = self.metads.iter().filter(is_last).map(|metad| metad.node);
-        last.filter(|node| entry.members.first() != Some(node)).min()
+        let newest = self.metads.iter().filter_map(|metad| metad.head_of(shard)).max()?;
+        let given =
+            |metad: &Metad| metad.server().is_some_and(|server| server.given().any(|(of, _)| of == shard));
+        let having = self.metads.iter().filter(|metad| metad.head_of(shard) == Some(newest));
+        let (gave, last): (Vec<&Metad>, Vec<&Metad>) = having.partition(|metad| given(metad));
+        if let Some(last) = last.first() {
+            let is_known = entry.members.first() == Some(&last.node);
+            return (!is_known).then(|| GiveShard::to(shard, last.node));
+        }
+        let one = gave[hub.rng.below(gave.len() as u64) as usize].node;
+        let fetches = entry.members.first() == Some(&one) && hub.rng.percent(50);
+        let any = self.metads[hub.rng.below(self.metads.len() as u64) as usize].node;
+        let node = if fetches { any } else { one };
+        Some(GiveShard { newer_are_lost: Some(true), ..GiveShard::to(shard, node) })
     }
 
-    /// Would an administrator move the shard there? mgmtd that was put back may not know where its newest rows are: whoever is
-    /// to move it has read what servers say of that, and is not to move older ones. While a server is down nobody knows.
-    pub(super) fn may_give(&self, shard: ShardId, node: NodeId) -> bool {
-        if !self.mgmtd.was_restored() {
-            return true;
-        }
-        let head = |metad: &Metad| (!metad.lacks_rows()).then(|| (metad.head_of(shard), metad.node));
-        let heads = self.metads.iter().map(|metad| metad.server().and_then(|_| head(metad)));
-        let Some(heads) = heads.collect::<Option<Vec<_>>>() else { return false };
-        let newest = heads.iter().map(|(head, _)| *head).max().flatten();
-        let entry = self.mgmtd.state().shards.iter().find(|entry| entry.shard == shard);
-        let source = entry.and_then(|entry| entry.members.first());
-        let has_newest = |node: NodeId| heads.contains(&(newest, node));
-        has_newest(node) || source.is_some_and(|source| has_newest(*source))
+    /// Would an administrator move the shard there? Not while a server runs without rows that it should have: by mgmtd's map
+    /// from a backup it may have had the newest, and who is given a shard of which its source has none takes what it has.
+    pub(super) fn may_give(&self) -> bool {
+        !self.mgmtd.was_restored() || !self.metads.iter().any(Metad::lacks_rows)
     }
 
     /// An administrator says of the groups of a metadata server that they are older copies (nothing is lost here, for

@@ -426,7 +426,6 @@ impl World {
             self.give_what_is_not_served();
             let hub = self.hub.clone();
             self.go_on_detour(&mut hub.borrow_mut());
-            self.go_on_with_rescue(&mut hub.borrow_mut());
             self.after(5 * TICK_MS, Event::Tick(node, life));
             return;
         }

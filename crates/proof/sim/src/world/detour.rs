@@ -63,8 +63,7 @@ impl World {
                 }
             }
             [third] if is_at(&third) => {
-                let is_possible = self.network.life(MGMTD).is_some() && !self.needs_a_third();
-                if is_possible && self.mgmtd.put_aside_back(hub) {
+                if self.network.life(MGMTD).is_some() && self.mgmtd.put_aside_back(hub) {
                     hub.say(format_args!(
                         "mgmtd goes on from a backup of before two moves of shard {}",
                         detour.shard

@@ -132,7 +132,7 @@ impl World {
         if self.draw(2) == 0 {
             let node = self.some_metad();
             let hub = self.hub.clone();
-            self.may_give(shard, node) && self.mgmtd.give_shard(shard, node, &mut hub.borrow_mut())
+            self.may_give() && self.mgmtd.give_shard(shard, node, &mut hub.borrow_mut())
         } else {
             let leader = self.serving(shard);
             leader.is_some_and(|node| self.end_term_of(node, shard))

@@ -205,7 +205,7 @@ impl World {
         }
         let (node, shards) = (self.some_metad(), self.mgmtd.state().shards.len() as u64);
         let shard = ShardId(self.draw(shards) as u16);
-        if self.network.life(MGMTD).is_none() || !self.may_give(shard, node) {
+        if self.network.life(MGMTD).is_none() || !self.may_give() {
             return;
         }
         let hub = &mut *self.hub.borrow_mut();

@@ -225,6 +225,7 @@ mod tests {
                 epoch,
                 state,
                 era: 0,
+                newer_are_lost: None,
             }],
             ..MapReply::default()
         };

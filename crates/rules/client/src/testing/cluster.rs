@@ -290,6 +290,7 @@ fn map(Cluster { removed, elsewhere, beside, told, apart, .. }: &Cluster) -> Map
         epoch: told.0.epoch,
         state: told.1,
         era: 0,
+        newer_are_lost: None,
     };
     MapReply {
         version: MapVersion((removed.len() + elsewhere.len()) as u64 + told.0.epoch),

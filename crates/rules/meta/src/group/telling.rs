@@ -13,7 +13,7 @@ use skep_types::codec::Bytes;
 use skep_types::log::{Head, Row};
 use skep_types::{Decode, Encode, LogIndex, NodeId, Role, ShardId, Term};
 use skep_wire::meta::{FetchRows, RowsReply, ShardStamp};
-use skep_wire::mgmt::ShardState;
+use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Refusal, Status};
 
 /// What there is to tell of a shard that is not here.
@@ -83,16 +83,18 @@ impl<S: Store> Group<S> {
         if part.more || self.shards.get(&id).is_none_or(|shard| shard.is_given(given)) {
             return Ok(Ok(part));
         }
-        // A server had all of it once, as this mgmtd does not know: what was served since is not here. Whoever asks sees it in
-        // the header, before another one is written, and the same server is told no more than that: these are not all rows.
-        if let Some(before) = self.shards.get(&id).and_then(|shard| shard.given_before(given)) {
-            if m.behind.0.is_empty() {
-                return Ok(Ok(RowsReply { more: true, ..part }));
-            }
-            if before == given.to {
-                let text = format!("node {before} was told all rows of shard {id} before");
-                return Ok(Err(Refusal::with(Status::NOT_READY, text)));
-            }
+        // A server had all of it once, as this mgmtd does not know: what was served since is not here. Whoever asks sees that
+        // in the header, and is told no more than that, unless an administrator said that what is missing is lost.
+        let are_newest = self.host.seats.get(&id).is_some_and(ShardEntry::are_newer_lost);
+        let before = self.shards.get(&id).and_then(|shard| shard.given_before(given));
+        if let Some(before) = before.filter(|_| !are_newest) {
+            let text = format!("node {before} was told all rows of shard {id} before");
+            let is_first = m.behind.0.is_empty();
+            return Ok(if is_first {
+                Ok(RowsReply { more: true, ..part })
+            } else {
+                Err(Refusal::with(Status::NOT_READY, text))
+            });
         }
         let Some(bytes) = self.host.store.get(&key::header(id))? else {
             return Ok(Err(self.host.missing(id)));
@@ -119,9 +121,10 @@ impl<S: Store> Group<S> {
                     "shard {id} is not served: all its rows were given to node {to}, and mgmtd's map, which was put back from a \
                      backup of before that, gives it to this server again. What was changed since at node {to}, or where it \
                      gave the shard, would be missing. Stop mgmtd, and put its newest copy back; if there is none, give the \
-                     shard to the server that had it last: it goes on from its own rows (node {to}, if it gave it to nobody: \
-                     skep shard give {id} {to}). Only if those rows are lost, or node {to} never served them, stop that \
-                     node and give the shard to a third server, which fetches these"
+                     shard to the server that had it last, which goes on from its own rows (node {to}, if it gave it to nobody and \
+                     mgmtd knows it by that number: skep shard give {id} {to}). Only if those rows are lost, or node {to} never \
+                     served them: skep shard give {id} {} --newer-are-lost",
+                    self.host.own
                 ));
             }
         }

@@ -20,14 +20,13 @@ use alloc::vec::Vec;
 use skep_rows::applied_key;
 use skep_types::codec::Bytes;
 use skep_types::log::{Head, Moves, Record, Row};
-use skep_types::{Decode, Encode, Incarnation, LogIndex, Millis, NodeId, Reachability, ShardId, Term};
+use skep_types::{Decode, Encode, Incarnation, LogIndex, Millis, NodeId, ShardId, Term};
 use skep_wire::meta::{AskHistory, FetchRows, RowsReply, ShardStamp};
-use skep_wire::mgmt::{MapReply, NodeEntry, ShardEntry, ShardState};
+use skep_wire::mgmt::{MapReply, ShardEntry, ShardState};
 
 /// Why rows of the same source do not come a second time.
 const HAD_IT: &str = "this server had it before, as mgmtd's map from a backup does not know, and does not have those rows any more: \
-    it gave them on, or lost them. What was changed since would be missing. The server that had the shard last goes on from its own \
-    rows; only if those are lost, stop this server and give the shard to a third one, which fetches the older ones";
+    it gave them on, or lost them. What was changed since would be missing";
 /// Why no rows come to those that are here.
 const APART: &str =
     "what it has does not go on from the copy that is here (was mgmtd put back from a backup?). Both stay";
@@ -39,6 +38,8 @@ struct Arrival {
     epoch: u64,
     /// Who has its rows; `None`: an administrator said that that server is gone for good.
     source: Option<NodeId>,
+    /// Newer rows are lost, an administrator said.
+    newer_are_lost: bool,
     /// The life of that server in which it was asked.
     life: Option<Incarnation>,
     /// Where it stands there, as soon as that is known.
@@ -63,8 +64,6 @@ pub(super) struct Travels {
     swept: Millis,
     /// An administrator was told of these, in that epoch of theirs.
     told: BTreeMap<ShardId, u64>,
-    /// Servers that do not count as offline.
-    there: BTreeSet<NodeId>,
 }
 
 impl Travels {
@@ -118,8 +117,6 @@ impl<S: Store> Group<S> {
     /// The map may have given shards to this group, or to others.
     pub(super) fn follow_moves(&mut self, map: &MapReply) -> Result<(), StoreError> {
         let own = self.host.own;
-        let is_there = |node: &&NodeEntry| node.reachability != Reachability::Offline;
-        self.travels.there = map.nodes.iter().filter(is_there).map(|node| node.node).collect();
         for entry in &map.shards {
             let comes = entry.state == ShardState::Moving && entry.is_led_by(own);
             let is_elsewhere = entry.state == ShardState::Active && !entry.members.contains(&own);
@@ -149,7 +146,18 @@ impl<S: Store> Group<S> {
         }
         self.expect_no_more(id);
         let (head, behind, header) = (None, Vec::new(), None);
-        let arrival = Arrival { epoch, source, life, head, behind, header, parked: false, refused: false };
+        let newer_are_lost = entry.are_newer_lost();
+        let arrival = Arrival {
+            epoch,
+            source,
+            newer_are_lost,
+            life,
+            head,
+            behind,
+            header,
+            parked: false,
+            refused: false,
+        };
         self.travels.arrivals.insert(id, arrival);
         if source.is_some() {
             self.fetch(id);
@@ -183,22 +191,15 @@ impl<S: Store> Group<S> {
 
     /// A part of a shard that comes is here.
     pub(super) fn rows_came(&mut self, id: ShardId, part: RowsReply) -> Result<(), StoreError> {
-        let newer = part.rows.iter().find_map(|row| self.who_has_newer(id, row)).map(|node| match node {
-            own if own == self.host.own => HAD_IT.into(),
-            other => format!(
-                "node {other} was told all rows of it before, as mgmtd's map from a backup does not know, and may have newer \
-                 ones. Give the shard to node {other}, which goes on from its own rows, or says where it gave them. Only if those \
-                 are lost: stop node {other}, and once it counts as offline give the shard back, and to this server again"
-            ),
-        });
+        let newer = part.rows.iter().find_map(|row| self.who_has_newer(id, row));
         let Some(arrival) = self.travels.arrivals.get_mut(&id) else { return Ok(()) };
         let head = Head { shard: id, term: part.term, index: part.index };
         if arrival.head != Some(head) {
             (arrival.head, arrival.behind, arrival.header) = (Some(head), Vec::new(), None);
             return self.make_way(head, part.holds, newer);
         }
-        if let Some(why) = newer {
-            return self.refuse(id, &why);
+        if let Some(node) = newer {
+            return self.refuse_older(id, node);
         }
         let mut batch = Batch::new();
         for Row { key: Bytes(key), value } in part.rows {
@@ -223,14 +224,13 @@ impl<S: Store> Group<S> {
         self.arrive(head)
     }
 
-    /// Is this the header of a shard whose rows were told before, by a map of another history, to this server or to one that is
-    /// there? Then that one may have served newer rows, or have given them on.
+    /// Is this the header of a shard whose rows were told before, by a map of another history? Then the server that was told
+    /// may have served newer rows, or have given them on.
     fn who_has_newer(&self, id: ShardId, row: &Row) -> Option<NodeId> {
         let bytes = row.value.as_ref().filter(|_| row.key.0 == key::header(id))?;
         let given = Header::from_bytes(&bytes.0).ok()?.given?;
-        let epoch = self.travels.arrivals.get(&id).map_or(0, |arrival| arrival.epoch);
-        let may_have = given.to == self.host.own || self.travels.there.contains(&given.to);
-        (may_have && !is_one_history(given.epoch, epoch)).then_some(given.to)
+        let arrival = self.travels.arrivals.get(&id).filter(|arrival| !arrival.newer_are_lost)?;
+        (!is_one_history(given.epoch, arrival.epoch)).then_some(given.to)
     }
 
     /// It does not come by this order, and stays where it is.
@@ -245,37 +245,61 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
-    /// Rows of an earlier stay go before others come, if those go on from them, and no `newer` ones may be elsewhere: else
-    /// nothing is touched.
-    fn make_way(&mut self, head: Head, holds: bool, newer: Option<String>) -> Result<(), StoreError> {
+    /// There may be newer rows than those that would come: `node` was told of all of these.
+    fn refuse_older(&mut self, id: ShardId, node: NodeId) -> Result<(), StoreError> {
+        let why = match node {
+            own if own == self.host.own => HAD_IT.into(),
+            other => format!(
+                "all its rows were told to node {other}, as mgmtd's map from a backup does not know. What was changed there since, \
+                 or where it gave them, would be missing"
+            ),
+        };
+        self.refuse(id, &format!("{why}. {}", self.way_out(id, node)))
+    }
+
+    /// What an administrator does about a shard that went on to `node`, as mgmtd does not know.
+    fn way_out(&self, id: ShardId, node: NodeId) -> String {
+        let there = match node {
+            own if own == self.host.own => String::new(),
+            other => format!(" (node {other}, if it gave it to nobody and mgmtd knows it by that number)"),
+        };
+        format!(
+            "The server that had the shard last goes on from its own rows{there}. Only if those are lost: skep shard give {id} {} \
+             --newer-are-lost",
+            self.host.own
+        )
+    }
+
+    /// Rows of an earlier stay go before others come, if those go on from them, and no newer ones may be at the server `newer`:
+    /// else nothing is touched.
+    fn make_way(&mut self, head: Head, holds: bool, newer: Option<NodeId>) -> Result<(), StoreError> {
         let id = head.shard;
-        let is_gone = self.travels.arrivals.get(&id).is_some_and(|arrival| arrival.source.is_none());
+        let arrival = self.travels.arrivals.get(&id);
+        let is_gone = arrival.is_some_and(|arrival| arrival.source.is_none());
+        let newer_are_lost = arrival.is_some_and(|arrival| arrival.newer_are_lost);
         let Some(shard) = self.shards.get(&id) else {
             return match newer {
                 _ if is_gone => self.refuse(id, "who had its rows is gone for good, and none are here"),
-                Some(why) => self.refuse(id, &why),
+                Some(node) => self.refuse_older(id, node),
                 None => {
                     self.travels.sweep(id);
                     Ok(())
                 }
             };
         };
-        // Whom it was given on to may have newer rows. An administrator who says that those who had it are gone means him as
-        // well if he is not there.
-        let given_to = shard.given_to().filter(|to| !is_gone || self.travels.there.contains(to));
+        let given_to = shard.given_to().filter(|_| !newer_are_lost);
+        // Of two equal copies the one that was told of the other is the newest. One that goes on has all that came in between.
+        let newer_elsewhere = newer.filter(|node| holds && *node != self.host.own);
         match (given_to, newer) {
             (_, None) if holds => self.drop_shard(id),
-            (None, _) if shard.has_all_of(head) => self.stay(id),
-            (_, Some(why)) if holds => self.refuse(id, &why),
+            (None, _) if shard.has_all_of(head) && newer_elsewhere.is_none() => self.stay(id),
+            (None, Some(node)) if holds => self.refuse_older(id, node),
             (None, _) => self.refuse(id, APART),
             (Some(to), _) => self.refuse(
                 id,
                 &format!(
-                    "the rows that are here were given on to node {to}, which mgmtd's map from a backup does not know. The server \
-                     that had the shard last goes on from its own rows: node {to}, if it gave it to nobody. Only if those are \
-                     lost: stop node {to} and who has the shard by mgmtd's map, and once both count as offline give it to this \
-                     server (skep shard give {id} {} --source-is-gone)",
-                    self.host.own
+                    "the rows that are here were given on to node {to}, which mgmtd's map from a backup does not know. {}",
+                    self.way_out(id, to)
                 ),
             ),
         }

@@ -68,10 +68,12 @@ impl Shard {
     }
 
     /// Were all its rows told to another server, by an order that whoever made this place in the map does not know? Then
-    /// mgmtd was put back from a backup of before that, and the other one may have served newer rows.
+    /// mgmtd was put back from a backup of before that, and the other one may have served newer rows; unless an administrator
+    /// said that those are lost.
     fn is_beyond(&self, entry: &ShardEntry) -> bool {
         let follows = |given: Given| entry.epoch > given.epoch && is_one_history(entry.epoch, given.epoch);
-        entry.state != ShardState::Moving && self.given.is_some_and(|given| !follows(given))
+        let is_known = |given: Given| follows(given) || entry.are_newer_lost();
+        entry.state != ShardState::Moving && self.given.is_some_and(|given| !is_known(given))
     }
 
     /// Which server has newer rows of it, perhaps, though the map gives it to this one.

@@ -286,10 +286,19 @@ record! {
         /// Times that an older copy of it was put back: in each era inode serials and generations begin higher
         /// than all that may have been given.
         pub era: u16,
+    } tags {
+        /// It has this place by the word of an administrator that newer rows than its server will have are lost. Tag 1 is
+        /// reserved.
+        2 => pub newer_are_lost: Option<bool>,
     }
 }
 
 impl ShardEntry {
+    /// See the field.
+    pub fn are_newer_lost(&self) -> bool {
+        self.newer_are_lost == Some(true)
+    }
+
     /// Who answers for it.
     pub fn led_by(&self) -> Option<NodeId> {
         (self.state != ShardState::Retired && self.leader != NodeId(0)).then_some(self.leader)

@@ -168,7 +168,8 @@ impl Bed {
         map.nodes[0].addresses = vec![Address { text: at.to_string(), nic: String::new(), preference: 0 }];
         map.targets = (0..16).map(target).collect();
         let (members, leader, state) = (vec![AWAY], AWAY, ShardState::Active);
-        map.shards = vec![ShardEntry { shard: SHARD, members, leader, epoch: 2, state, era: 0 }];
+        map.shards =
+            vec![ShardEntry { shard: SHARD, members, leader, epoch: 2, state, era: 0, newer_are_lost: None }];
         courier.set_map(map.clone());
         let (results, thread) = (Vec::new(), Some(thread));
         Self { fake, courier, mailbox, results, map, next: 1, stop, thread, _dir: dir }

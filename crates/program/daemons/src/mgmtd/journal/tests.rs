@@ -103,7 +103,7 @@ fn committed_survives_a_power_cut() {
             commit(
                 &mut journal,
                 &mut state,
-                PlaceShards { places: vec![Placed { shard: ShardId(0), node: NodeId(1) }] }.into(),
+                PlaceShards { places: vec![Placed::at(ShardId(0), NodeId(1))] }.into(),
             );
         }
         drop(journal);

@@ -1,8 +1,7 @@
 //! Servers that are gone for good, and maps from a backup that know nothing of where the newest rows are.
 
 use super::*;
-use skep_types::{LogIndex, Reachability};
-use skep_wire::mgmt::NodeEntry;
+use skep_types::LogIndex;
 
 /// What a mgmtd that was put back from a backup adds to epochs.
 const JUMP: u64 = 1 << crate::limit::EPOCH_HISTORY_BITS;
@@ -15,11 +14,19 @@ fn given_up(source: NodeId, to: NodeId, epoch: u64) -> MapReply {
     map
 }
 
-/// The map says of a server whether it is there.
-fn with(mut map: MapReply, node: NodeId, reachability: Reachability) -> MapReply {
-    let entry = NodeEntry { node, reachability, ..map.nodes[0].clone() };
-    map.nodes.push(entry);
+/// An administrator said that newer rows than those that its server will have are lost.
+fn as_it_is(mut map: MapReply) -> MapReply {
+    map.shards[0].newer_are_lost = Some(true);
     map
+}
+
+/// The shard is served, and not withheld for whoever had it later.
+fn is_served(bed: &mut Bed, epoch: u64) -> bool {
+    let mut active = placed(ShardState::Active, &[OWN], epoch);
+    active.shards[0].era = 1;
+    bed.step(Input::Map { own: OWN, map: active });
+    let to = bed.send_as(ME, SHARD, 0, GetAttr { ino: Ino::ROOT }.into());
+    bed.replies[&to].1.is_ok()
 }
 
 /// A server that had the shard and let it go.
@@ -81,8 +88,8 @@ fn a_copy_is_served_when_its_source_is_gone() {
 }
 
 /// Goal: where that one has no rows nothing is made up: it says so, to mgmtd and `skep health` too, until the shard is given to
-/// another server. Rows that went on elsewhere are not served either, and it is said where they went, unless the server that has
-/// them is not there: then they are all there is.
+/// another server. Rows that went on elsewhere are not served either, and it is said where they went, unless those are lost as
+/// well, as an administrator says.
 #[test]
 fn nothing_is_made_up_when_the_source_is_gone() {
     let mut bed = emptied();
@@ -98,58 +105,83 @@ fn nothing_is_made_up_when_the_source_is_gone() {
 
     let mut bed = giver(config());
     bed.courier_works = false;
-    let moves_on = with(given_up(THIRD, OWN, 4 + JUMP), THERE, Reachability::ProbablyOffline);
-    bed.step(Input::Map { own: OWN, map: moves_on });
+    bed.step(Input::Map { own: OWN, map: given_up(THIRD, OWN, 4 + JUMP) });
     assert!(is_told(&bed.warnings, "given on to node 9"), "{:?}", bed.warnings);
-    assert!(bed.server.formatted().is_empty() && unserved(&bed.server.gauges()) == 1);
-    // That it is not there any more is no word of an administrator's.
-    let off = |epoch| with(given_up(THIRD, OWN, epoch), THERE, Reachability::Offline);
-    bed.step(Input::Map { own: OWN, map: MapReply { version: MapVersion(JUMP + 20), ..off(4 + JUMP) } });
+    assert!(is_told(&bed.warnings, "shard give 0 1 --newer-are-lost"), "{:?}", bed.warnings);
     assert!(bed.server.formatted().is_empty() && unserved(&bed.server.gauges()) == 1);
     let before = rows(bed.server.store());
-    bed.step(Input::Map { own: OWN, map: off(20 + JUMP) });
-    assert!(has_come(&bed.server, 20 + JUMP) && rows(bed.server.store()) == before, "{:?}", bed.warnings);
-    let mut active = placed(ShardState::Active, &[OWN], 21 + JUMP);
-    active.shards[0].era = 1;
-    bed.step(Input::Map { own: OWN, map: active });
-    let to = bed.send_as(ME, SHARD, 0, GetAttr { ino: Ino::ROOT }.into());
-    assert!(bed.replies[&to].1.is_ok(), "it is not withheld for who had it");
+    bed.step(Input::Map { own: OWN, map: as_it_is(given_up(THIRD, OWN, 5 + JUMP)) });
+    assert!(has_come(&bed.server, 5 + JUMP) && rows(bed.server.store()) == before, "{:?}", bed.warnings);
+    assert!(is_served(&mut bed, 6 + JUMP));
 }
 
 /// Goal: a shard went from one server to a second, and on to a third; a map of before that has it at the first, which still has
-/// its old rows. The second, which has none any more, does not fetch them, in one part or in several: what was changed since
-/// would be missing. A server that never had it can, once the second is not there.
+/// its old rows. Nobody fetches them, in one part or in several, neither the second, which has none any more, nor another one:
+/// what was changed since would be missing. The first does not serve them either when it has the shard back. If an administrator
+/// says that newer ones are lost, all three do.
 #[test]
-fn rows_do_not_come_a_second_time() {
+fn older_rows_are_served_by_an_administrators_word() {
     for limits in [config(), Config::default()] {
-        let mut bed = giver(limits);
-        let old = MapReply { version: MapVersion(40), ..placed(ShardState::Active, &[OWN], 1 + JUMP) };
-        bed.step(Input::Map { own: OWN, map: old });
+        let mut bed = giver(limits.clone());
+        let at = |version, map| MapReply { version: MapVersion(version), ..map };
+        let active = |epoch: u64| at(38 + epoch, placed(ShardState::Active, &[OWN], epoch + JUMP));
+        bed.step(Input::Map { own: OWN, map: active(1) });
         assert!(is_told(&bed.warnings, "the server that had it last"), "{:?}", bed.warnings);
-        let moving =
-            MapReply { version: MapVersion(41), ..placed(ShardState::Moving, &[OWN, THERE], 2 + JUMP) };
-        bed.step(Input::Map { own: OWN, map: moving.clone() });
-        for again in 0..2 {
-            let mut second = Other::new(&[]);
-            second.told(&moving, &bed);
-            second.fetch(&mut bed);
-            assert!(is_told(&second.warnings, "this server had it before"), "{again}: {:?}", second.warnings);
-            assert!(second.server.formatted().is_empty() && rows(second.server.store()).is_empty());
-            assert_eq!(unserved(&second.server.gauges()), 1);
-        }
-        let reached = [(42, Reachability::Online), (44, Reachability::Offline)];
-        for (version, reachability) in reached {
-            let moving = placed(ShardState::Moving, &[OWN, THIRD], version + JUMP);
-            let moving = with(moving, THERE, reachability);
+        let orders = [(THERE, "this server had it before"), (THIRD, "all its rows were told to node 9")];
+        for (to, why) in orders {
+            let epoch = bed.server.map_version().0 - 36;
+            let moving = at(38 + epoch, placed(ShardState::Moving, &[OWN, to], epoch + JUMP));
             bed.step(Input::Map { own: OWN, map: moving.clone() });
-            let mut third = Other { own: THIRD, ..Other::new(&[]) };
-            third.told(&moving, &bed);
-            third.fetch(&mut bed);
-            let is_off = reachability == Reachability::Offline;
-            assert_eq!(has_come(&third.server, version + JUMP), is_off, "{:?}", third.warnings);
-            assert_eq!(is_told(&third.warnings, "node 9 was told all rows of it before"), !is_off);
-            assert_eq!(rows(third.server.store()) == rows(bed.server.store()), is_off);
+            for again in 0..2 {
+                let mut other = Other { own: to, ..Other::new(&[]) };
+                other.told(&moving, &bed);
+                other.fetch(&mut bed);
+                assert!(is_told(&other.warnings, why), "{again}: {:?}", other.warnings);
+                assert!(other.server.formatted().is_empty() && rows(other.server.store()).is_empty());
+                assert_eq!(unserved(&other.server.gauges()), 1);
+            }
+            bed.step(Input::Map { own: OWN, map: active(epoch + 1) });
+            assert!(bed.server.withheld().eq([(SHARD, THERE)]), "it notes what it noted");
+
+            let epoch = epoch + 2;
+            let moving = at(38 + epoch, as_it_is(placed(ShardState::Moving, &[OWN, to], epoch + JUMP)));
+            let (mut source, mut other) = (giver(limits.clone()), Other { own: to, ..Other::new(&[]) });
+            source.step(Input::Map { own: OWN, map: moving.clone() });
+            other.told(&moving, &source);
+            other.fetch(&mut source);
+            assert!(has_come(&other.server, epoch + JUMP), "{:?}", other.warnings);
+            assert_eq!(rows(other.server.store()), rows(source.server.store()));
         }
+        let epoch = bed.server.map_version().0 - 36;
+        bed.step(Input::Map { own: OWN, map: as_it_is(active(epoch)) });
+        assert!(bed.server.withheld().next().is_none() && is_served(&mut bed, epoch + 60 + JUMP));
+    }
+}
+
+/// Goal: a copy that came, and was never served, is no newer than the rows it came from: where those were told to another server
+/// afterwards, that one may have newer ones.
+#[test]
+fn an_equal_copy_is_not_the_newest() {
+    let (mut bed, moving) = source();
+    let mut other = Other::new(&[]);
+    other.told(&moving, &bed);
+    other.fetch(&mut bed);
+    assert!(has_come(&other.server, 2));
+    let to_third = placed(ShardState::Moving, &[OWN, THIRD], 3);
+    bed.step(Input::Map { own: OWN, map: to_third.clone() });
+    let mut third = Other { own: THIRD, ..Other::new(&[]) };
+    third.told(&to_third, &bed);
+    third.fetch(&mut bed);
+    assert!(has_come(&third.server, 3));
+    for (version, is_lost) in [(41, false), (42, true)] {
+        let again = placed(ShardState::Moving, &[OWN, THERE], version + JUMP);
+        let again = MapReply { version: MapVersion(version), ..again };
+        let again = if is_lost { as_it_is(again) } else { again };
+        bed.step(Input::Map { own: OWN, map: again.clone() });
+        other.told(&again, &bed);
+        other.fetch(&mut bed);
+        assert!(is_told(&other.warnings, "all its rows were told to node 8"), "{:?}", other.warnings);
+        assert_eq!(has_come(&other.server, version + JUMP), is_lost);
     }
 }
 
