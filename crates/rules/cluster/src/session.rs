@@ -134,12 +134,19 @@ impl Registry {
         self.commit(EndSession { client, end: SessionEnd::Evicted, epoch, at: self.clock, why }, out);
     }
 
+    /// Of the newest sessions that ended in good order, and of those that an older copy had lost, only so many are remembered.
+    /// Servers refuse every id up to the highest in the list that does not live: with the highest that was ever given in it,
+    /// nobody of the others is taken for one who came after the list.
     pub(crate) fn fences(&self) -> FencesReply {
+        let (last, mut closed) = (self.state.last_client, self.state.closed.clone());
+        if last != ClientId(0) && !self.state.sessions.contains_key(&last) && !closed.contains(&last) {
+            closed.push(last);
+        }
         FencesReply {
             epoch: self.state.epoch,
             fences: self.state.fences.clone(),
             sessions: self.state.sessions.keys().copied().collect(),
-            closed: self.state.closed.clone(),
+            closed,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod bed;
 
 use bed::{ADMIN, CONFIG, Cluster, heartbeat, registration};
+use skep_cluster::limits::CLOSED_MAX;
 use skep_cluster::{Config, Input, Output, Registry, State};
 use skep_types::{
     ClientId, Errno, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, ServiceKind, ShardId, TargetId, Term,
@@ -534,6 +535,39 @@ fn an_older_registry_leaves_no_trace() {
     let vouched = c.ask(0, beat).unwrap().registry;
     assert_eq!(vouched, c.registry.state().age());
     assert_eq!(c.ask(0, Heartbeat { registry: beaten, ..heartbeat(2, 10) }).unwrap().registry, vouched);
+}
+
+/// Goal: a session that an older copy of the registry had lost is refused by every server, also by one that fetches its first
+/// fence list when more sessions have ended since than the list remembers.
+#[test]
+fn a_lost_session_is_refused_however_many_end() {
+    let config = Config { max_sessions: CLOSED_MAX + 2, ..CONFIG };
+    let mut c = Cluster::new();
+    c.registry = Registry::new(config, c.registry.state().clone(), Term(1), Millis(0));
+    let open = |c: &mut Cluster, n: usize| {
+        let mut uuid = Uuid([7; 16]);
+        uuid.0[..8].copy_from_slice(&n.to_le_bytes());
+        let session = OpenSession { uuid, host: "h".into(), mount: "/m".into(), machine: uuid };
+        c.ask(0, session).unwrap().client
+    };
+    let known: Vec<ClientId> = (0..=CLOSED_MAX).map(|n| open(&mut c, n)).collect();
+    // This one is not in the copy.
+    let lost = ClientId(c.registry.state().last_client.0 + 1);
+    let mut out = Output::default();
+    c.registry.restore(&mut out).unwrap();
+    let highest = |c: &mut Cluster| {
+        let list = c.ask(0, GetFences {}).unwrap();
+        let fenced = list.fences.iter().map(|fence| &fence.client);
+        *list.sessions.iter().chain(&list.closed).chain(fenced).max().unwrap()
+    };
+    assert!(highest(&mut c) > lost);
+    for client in known {
+        c.ask(client.0, CloseSession { client, died: false }).unwrap();
+        assert!(highest(&mut c) > lost, "client {client}");
+    }
+    let newest = open(&mut c, CLOSED_MAX + 1);
+    assert_eq!(highest(&mut c), newest, "who lives is not called closed");
+    assert!(!c.ask(0, GetFences {}).unwrap().closed.contains(&newest));
 }
 
 fn begin(c: &mut Cluster, start: u64) {
