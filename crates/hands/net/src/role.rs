@@ -21,7 +21,7 @@ macro_rules! table {
 
 // An administrator may do what a client may: `skep` commands walk the namespace like a mount.
 table! {
-    RegisterNode: SERVER, RegisterTarget: SERVER, Heartbeat: SERVER, GetFences: SERVER,
+    RegisterNode: SERVER, RegisterTarget: SERVER, Heartbeat: SERVER, GetFences: SERVER | ADMIN,
     GetMap: CLIENT | SERVER | ADMIN,
     OpenSession: CLIENT | ADMIN, RenewSession: CLIENT | ADMIN, CloseSession: CLIENT | ADMIN,
     ClusterStatus: CLIENT | ADMIN, GetSpace: CLIENT | ADMIN,

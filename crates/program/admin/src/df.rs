@@ -130,7 +130,11 @@ pub fn run(args: &DfArgs, out: &mut dyn Write) -> Outcome {
         true => args.access.place_or_named(args.path.as_deref())?,
         false => args.access.place_behind(args.path.as_deref())?,
     };
-    let status = args.access.connect_to(&place)?.status()?;
+    let mut cluster = args.access.connect_to(&place)?;
+    let status = cluster.status()?;
+    if let Some(why) = cluster.doubt() {
+        eprintln!("skep: {why} (figures of servers that it has not heard are those from before)");
+    }
     Ok(output::rows(args.output.output, &rows(&status), out)?)
 }
 

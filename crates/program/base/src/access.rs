@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use skep_net::{Endpoint, Keyring, choose, machine_id};
 use skep_types::{Role, ShardId};
 use skep_wire::meta::ShardCall;
-use skep_wire::mgmt::{ClusterStatus, NodeEntry, StatusReply};
+use skep_wire::mgmt::{ClusterStatus, GetFences, NodeEntry, StatusReply};
 use skep_wire::{Message, Status};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -255,6 +255,15 @@ impl Cluster {
         let deadline = Instant::now() + self.limit;
         let answer = patiently(deadline, || self.mgmtd.call(message, deadline));
         answer.map_err(|e| Failure::call(&self.whom, &e))
+    }
+
+    /// What mgmtd puts off until metadata servers have told it that it is not an older copy: why it does. A release before
+    /// this one does not tell.
+    pub fn doubt(&mut self) -> Option<String> {
+        match self.mgmtd.call(&GetFences {}, Instant::now() + self.limit) {
+            Err(CallError::Refused(refusal)) if refusal.status == Status::NOT_READY => Some(refusal.detail),
+            _ => None,
+        }
     }
 
     /// Everything mgmtd knows. Who named a path on a mount of another cluster is refused: its inode number would be taken for

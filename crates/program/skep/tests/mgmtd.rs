@@ -188,6 +188,31 @@ fn what_was_answered_outlives_kill() {
     }
 }
 
+/// Goal: while mgmtd waits for metadata servers to tell it that it is no older copy, `skep health` and `skep df` say so, and
+/// for whom it waits; afterwards they do not.
+#[test]
+fn it_is_told_what_mgmtd_waits_for() {
+    let mut mgmtd = Mgmtd::started();
+    register(&mut mgmtd.link(Role::Server), 1, ServiceKind::Metad);
+    let told = |mgmtd: &Mgmtd, word: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_skep"));
+        command.arg(word).arg("--mgmtd").arg(format!("unix:{}", mgmtd.path("s").display()));
+        let output = command.arg("--key").arg(mgmtd.path("cluster.key")).output().unwrap();
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
+    };
+    for waits in [false, true, false] {
+        if waits {
+            mgmtd.kill();
+            mgmtd.start();
+        }
+        for word in ["health", "df"] {
+            let told = told(&mgmtd, word);
+            assert_eq!(told.contains("has not heard metad-"), waits, "skep {word}: {told}");
+        }
+        register(&mut mgmtd.link(Role::Server), 1, ServiceKind::Metad);
+    }
+}
+
 /// Goal: each role may do its own and nothing else, whatever it claims; a session is proven by its
 /// token, and an evicted client is told so.
 #[test]

@@ -22,6 +22,7 @@ mod session;
 mod state;
 mod target;
 mod view;
+mod vouch;
 
 pub use capacity::{Effective, effective};
 pub use command::{

@@ -9,7 +9,8 @@ pub const SESSIONS_MAX: usize = 65_536;
 /// Evictions that are remembered. A client that was evicted before the oldest remembered one is
 /// still refused, because it is not among the living sessions either.
 pub const FENCES_MAX: usize = 65_536;
-/// Orderly ends of sessions that are told to metadata servers.
+/// Orderly ends of sessions that are remembered. Of earlier ones servers are told the highest id that was ever given: what
+/// does not live below it has ended.
 pub const CLOSED_MAX: usize = 1_024;
 /// Evictions that are listed for people.
 pub const EVICTIONS_MAX: usize = 1_024;

@@ -157,7 +157,10 @@ impl Registry {
         let reachability = known.map_or(Reachability::Online, |pulse| pulse.reachability);
         let index = index.max(known.map_or(LogSeq(0), |pulse| pulse.index));
         let knows_start = seen.start == self.state.age().start;
-        let pulse = NodePulse { heard: now, seen: true, knows_start, reachability, capacity, map, index };
+        // Who is known was registered before the start, or has been heard since.
+        let is_newborn = known.map_or(seen == RegistryAge::default(), |pulse| pulse.is_newborn);
+        let (heard, seen) = (now, true);
+        let pulse = NodePulse { heard, seen, knows_start, is_newborn, reachability, capacity, map, index };
         self.nodes.insert(node, pulse);
         self.set_reachability(node, Reachability::Online, out);
     }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use skep_types::{
     Capacity, ClientId, Encode, LogSeq, MapVersion, Millis, NodeId, Reachability, TargetId, Term,
 };
-use skep_wire::mgmt::{HeartbeatReply, MgmtRequest, OpenSessionReply, RegistryAge};
+use skep_wire::mgmt::{HeartbeatReply, MgmtRequest, OpenSessionReply};
 use skep_wire::{Empty, Refusal};
 
 /// Times after which silence means something, and limits.
@@ -113,6 +113,8 @@ pub(crate) struct NodePulse {
     pub seen: bool,
     /// Did it say that it knows of this start?
     pub knows_start: bool,
+    /// It came to be since the start, and had not heard of any earlier one: it knows of no newer registry.
+    pub is_newborn: bool,
     pub reachability: Reachability,
     pub capacity: Capacity,
     /// Newest map that it acts upon, as it said.
@@ -124,8 +126,8 @@ pub(crate) struct NodePulse {
 impl NodePulse {
     fn new(now: Millis, reachability: Reachability) -> Self {
         let (capacity, map) = (Capacity::default(), MapVersion(0));
-        let (seen, knows_start) = (false, false);
-        Self { heard: now, seen, knows_start, reachability, capacity, map, index: LogSeq(0) }
+        let (seen, knows_start, is_newborn) = (false, false, false);
+        Self { heard: now, seen, knows_start, is_newborn, reachability, capacity, map, index: LogSeq(0) }
     }
 }
 
@@ -251,7 +253,9 @@ impl Registry {
         match input {
             Input::Tick => {
                 self.watch_nodes(now, out);
-                self.watch_sessions(now, out);
+                if self.note_vouched() {
+                    self.watch_sessions(now, out);
+                }
                 if self.unclassified {
                     self.reclassify(out);
                 }
@@ -262,9 +266,9 @@ impl Registry {
                 if let Err(refusal) = self.request(now, reply_to, peer, request, out) {
                     out.answers.push((reply_to, Err(refusal)));
                 }
+                self.note_vouched();
             }
         }
-        self.note_vouched();
     }
 
     fn request(
@@ -275,16 +279,12 @@ impl Registry {
         request: MgmtRequest,
         out: &mut Output,
     ) -> Result<(), Refusal> {
+        self.pass_gate(peer, &request)?;
         match request {
             MgmtRequest::RegisterNode(m) => self.register_node(now, to, m, out),
             MgmtRequest::RegisterTarget(m) => self.register_target(to, m, out),
             MgmtRequest::Heartbeat(m) => self.heartbeat(now, to, m, out),
             MgmtRequest::GetMap(m) => {
-                // Whoever holds the map of an older registry would take it for newer than the newest one's: each start raises
-                // the version. What one daemon knows is not enough, it may have been away; none needs a map to be heard.
-                if !peer.admin {
-                    self.require_vouched()?;
-                }
                 let map = self.map(m.known);
                 out.body(to, &map);
                 Ok(())
@@ -312,7 +312,6 @@ impl Registry {
             MgmtRequest::RemoveTarget(m) => self.remove_target(to, m, out),
             MgmtRequest::RemoveNode(m) => self.remove_node(to, m, out),
             MgmtRequest::GiveShard(m) => {
-                self.require_vouched()?;
                 self.give_shard(&m, out)?;
                 out.body(to, &Empty {});
                 Ok(())
@@ -333,12 +332,6 @@ impl Registry {
 
     pub(crate) fn map_changed(&mut self) {
         self.changes += 1;
-    }
-
-    /// How old this registry is, as whoever has `seen` that much of a registry is to remember. One that may be an older copy
-    /// leaves no trace: the newest one would be taken for older than what it left.
-    pub(crate) fn age_for(&self, seen: RegistryAge) -> RegistryAge {
-        if self.is_newest() { self.state.age() } else { seen }
     }
 
     pub(crate) fn pulse(&self) -> HeartbeatReply {

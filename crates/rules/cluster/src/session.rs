@@ -1,13 +1,12 @@
 //! Sessions of mounts: opened, renewed, closed, evicted.
 
-use crate::command::{EndSession, Node, Session, SessionEnd, SetSession};
+use crate::command::{EndSession, Session, SessionEnd, SetSession};
 use crate::limits::TEXT_MAX;
-use crate::registry::{Answer, NodePulse, Output, Peer, Registry, SessionPulse};
+use crate::registry::{Answer, Output, Peer, Registry, SessionPulse};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::Reachability;
-use skep_types::{ClientId, Encode, Errno, FenceEpoch, Incarnation, Millis, ServiceKind, Uuid};
+use skep_types::{ClientId, Encode, Errno, FenceEpoch, Incarnation, Millis, Uuid};
 use skep_wire::mgmt::{CloseSession, Evict, FencesReply, OpenSession, OpenSessionReply, RenewSession};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -25,7 +24,6 @@ impl Registry {
                 "a session needs a uuid and short texts",
             ));
         }
-        self.require_vouched()?;
         // A repeated request (its answer was lost) gets the session that it already has.
         let known =
             self.state.sessions.values().find(|session| session.uuid == m.uuid).map(|session| session.client);
@@ -76,56 +74,10 @@ impl Registry {
                 Ok(())
             }
             None => {
-                self.require_vouched()?;
                 let text = format!("the session of client {} has ended: mount again", m.client);
                 Err(Refusal::with(Status::FENCED, text))
             }
         }
-    }
-
-    /// Ids of sessions are given, sessions end by force or are said to have ended, maps are told, and administrators move
-    /// shards, only when it is sure that this is not an older registry: a metadata server would have said so. One of them may
-    /// have been away in the time that the registry has lost, so all are waited for that do not count as away already, and
-    /// one at least. Each must have said as well that it knows of this start: else an older registry that takes this one's
-    /// place would not be found out, and would give the same ids again.
-    pub(crate) fn require_vouched(&self) -> Result<(), Refusal> {
-        if self.config.canary_trusts_itself || self.vouched {
-            return Ok(());
-        }
-        let text = if let Some(node) = self.awaited(|pulse| pulse.seen) {
-            format!("mgmtd was just started and has not heard {} yet; is it running?", node.alias)
-        } else if let Some(node) = self.awaited(|pulse| pulse.knows_start) {
-            format!("mgmtd was just started, and {} does not know that yet", node.alias)
-        } else {
-            return Ok(());
-        };
-        Err(Refusal::with(Status::NOT_READY, text))
-    }
-
-    /// Have all metadata servers been heard that could know a newer registry?
-    pub(crate) fn is_newest(&self) -> bool {
-        self.config.canary_trusts_itself || self.vouched || self.awaited(|pulse| pulse.seen).is_none()
-    }
-
-    /// What was vouched for once is so until the next start. Without metadata servers there is nobody to protect yet.
-    pub(crate) fn note_vouched(&mut self) {
-        if !self.vouched && self.metads().next().is_some() {
-            self.vouched = self.require_vouched().is_ok();
-        }
-    }
-
-    fn metads(&self) -> impl Iterator<Item = &Node> {
-        self.state.nodes.values().filter(|node| node.service == ServiceKind::Metad)
-    }
-
-    /// A metadata server that has not done this since the start and is waited for.
-    fn awaited(&self, has_done: impl Fn(&NodePulse) -> bool) -> Option<&Node> {
-        let pulse = |node: &Node| self.nodes.get(&node.id);
-        let did = |node: &Node| pulse(node).is_some_and(&has_done);
-        let is_awaited =
-            |node: &&Node| !did(node) && pulse(node).is_some_and(|p| p.reachability == Reachability::Online);
-        let none_did = || !self.metads().any(did);
-        self.metads().find(is_awaited).or_else(|| self.metads().next().filter(|_| none_did()))
     }
 
     pub(crate) fn close_session(
@@ -138,7 +90,6 @@ impl Registry {
         own(peer, m.client)?;
         // Closing twice is fine: the first answer may have been lost.
         if m.died && self.sessions.contains_key(&m.client) {
-            self.require_vouched()?;
             // Requests of the dead process may still lie in servers' buffers: no orderly end.
             self.fence(m.client, "its mount died, and another took its place".into(), out);
         } else if self.sessions.remove(&m.client).is_some() {
@@ -152,7 +103,6 @@ impl Registry {
     }
 
     pub(crate) fn evict(&mut self, to: u64, m: Evict, out: &mut Output) -> Result<(), Refusal> {
-        self.require_vouched()?;
         if !self.sessions.contains_key(&m.client) {
             let text = format!("there is no client {}; see `skep session list`", m.client);
             return Err(Refusal::with(Status::errno(Errno::ENOENT), text));
@@ -162,12 +112,9 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends the sessions that were silent for too long. They may speak to a newer registry: a fence is never lifted, and its
-    /// epoch would stand for another fence there.
+    /// Ends the sessions that were silent for too long. Only of a registry that is vouched for: they may speak to a newer one,
+    /// a fence is never lifted, and its epoch would stand for another fence there.
     pub(crate) fn watch_sessions(&mut self, now: Millis, out: &mut Output) {
-        if self.require_vouched().is_err() {
-            return;
-        }
         let limit = self.config.session_timeout_ms;
         let silent: Vec<_> = self
             .sessions
@@ -187,12 +134,19 @@ impl Registry {
         self.commit(EndSession { client, end: SessionEnd::Evicted, epoch, at: self.clock, why }, out);
     }
 
+    /// Of the newest sessions that ended in good order, and of those that an older copy had lost, only so many are remembered.
+    /// Servers refuse every id up to the highest in the list that does not live: with the highest that was ever given in it,
+    /// nobody of the others is taken for one who came after the list.
     pub(crate) fn fences(&self) -> FencesReply {
+        let (last, mut closed) = (self.state.last_client, self.state.closed.clone());
+        if last != ClientId(0) && !self.state.sessions.contains_key(&last) && !closed.contains(&last) {
+            closed.push(last);
+        }
         FencesReply {
             epoch: self.state.epoch,
             fences: self.state.fences.clone(),
             sessions: self.state.sessions.keys().copied().collect(),
-            closed: self.state.closed.clone(),
+            closed,
         }
     }
 }

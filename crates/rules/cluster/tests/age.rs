@@ -3,6 +3,7 @@
 mod bed;
 
 use bed::{ADMIN, CONFIG, Cluster, heartbeat, registration};
+use skep_cluster::limits::CLOSED_MAX;
 use skep_cluster::{Config, Input, Output, Registry, State};
 use skep_types::{
     ClientId, Errno, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, ServiceKind, ShardId, TargetId, Term,
@@ -362,6 +363,77 @@ fn a_start_that_no_metad_was_told_vouches_for_nothing() {
     c.session(4);
 }
 
+/// Goal: a metadata server that came to be since the start knows of no newer registry: it does not vouch for this one in the
+/// place of those that may, however long they are silent. One that came to be before, after this copy was made, does.
+#[test]
+fn a_newborn_metad_vouches_for_nothing() {
+    let beats = |c: &mut Cluster, node, mut registry| {
+        for _ in 0..2 {
+            registry = c.ask(0, Heartbeat { registry, ..heartbeat(node, 10) }).unwrap().registry;
+        }
+    };
+    for knew in [false, true] {
+        let mut c = Cluster::new();
+        begin(&mut c, 1);
+        let registry = life(&mut c, (1, METAD), (0, 10), 0).unwrap().registry;
+        c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap();
+        c.session(8);
+        c.restart();
+        begin(&mut c, 2);
+        c.pass(CONFIG.offline_ms);
+        let seen = RegistryAge { start: 1, changes: u64::from(knew) };
+        let registry = if knew { seen } else { RegistryAge::default() };
+        let new = RegisterNode { incarnation: Incarnation(10), registry, ..registration(2, METAD, "") };
+        let registry = c.ask(0, new).unwrap().registry;
+        beats(&mut c, 2, registry);
+        let fences = c.ask(0, GetFences {});
+        if knew {
+            fences.unwrap();
+            continue;
+        }
+        let refused = fences.unwrap_err();
+        assert!(refused.status == Status::NOT_READY && refused.detail.contains("heard metad-1"), "{refused}");
+        assert_eq!(registry, RegistryAge::default(), "nor is it told how old this one is");
+        beats(&mut c, 1, seen);
+        beats(&mut c, 2, registry);
+        c.ask(0, GetFences {}).unwrap();
+    }
+}
+
+/// Goal: until metadata servers have vouched for it mgmtd answers daemons, by whom it is found out, people who only look,
+/// and mounts that live, and nobody else: whoever relies on what only the newest registry knows waits. Whom it has not
+/// heard it says.
+#[test]
+fn who_is_answered_before_it_is_vouched_for() {
+    let mut c = Cluster::new();
+    begin(&mut c, 1);
+    let registry = life(&mut c, (1, METAD), (0, 10), 0).unwrap().registry;
+    c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap();
+    life(&mut c, (2, METAD), (0, 10), 0).unwrap();
+    life(&mut c, (3, STORAGED), (0, 10), 0).unwrap();
+    let (lives, closes) = (c.session(8).client, c.session(9).client);
+    c.restart();
+    begin(&mut c, 2);
+    c.ask(0, heartbeat(3, 10)).unwrap();
+    c.ask(0, GetSpace {}).unwrap();
+    c.status();
+    c.map();
+    c.ask(lives.0, RenewSession { client: lives }).unwrap();
+    c.ask(closes.0, CloseSession { client: closes, died: false }).unwrap();
+    let refused = [
+        c.ask(0, GetFences {}).map(drop),
+        c.ask(0, GetMap { known: Default::default() }).map(drop),
+        c.ask(closes.0, RenewSession { client: closes }).map(drop),
+        c.ask(lives.0, CloseSession { client: lives, died: true }).map(drop),
+        c.ask_as(ADMIN, GetFences {}).map(drop),
+        c.ask_as(ADMIN, Evict { client: lives }).map(drop),
+    ];
+    for refused in refused.map(Result::unwrap_err) {
+        assert_eq!(refused.status, Status::NOT_READY);
+        assert!(refused.detail.contains("has not heard metad-1, metad-2 yet"), "{refused}");
+    }
+}
+
 /// Goal: what an administrator orders of a mgmtd that may be an older copy is not carried out: the newest would not know of it.
 #[test]
 fn an_older_registry_ends_no_session_and_moves_no_shard() {
@@ -410,15 +482,13 @@ fn an_older_registry_fences_nobody() {
     let buries = |c: &mut Cluster| c.ask(dead.0, CloseSession { client: dead, died: true });
     assert_eq!(buries(&mut c).unwrap_err().status, Status::NOT_READY);
     c.pass(2 * CONFIG.session_timeout_ms);
-    let list = c.ask(0, GetFences {}).unwrap();
-    assert_eq!((list.epoch, list.fences.len(), list.sessions), (FenceEpoch(1), 0, vec![silent, dead]));
+    let state = c.registry.state();
+    assert_eq!((state.epoch, state.fences.len()), (FenceEpoch(1), 0));
+    assert!(state.sessions.keys().eq(&[silent, dead]));
     let registry = c.ask(0, heartbeat(1, 10)).unwrap().registry;
     c.ask(dead.0, RenewSession { client: dead }).unwrap();
     c.pass(0);
-    assert!(
-        c.ask(0, GetFences {}).unwrap().fences.is_empty(),
-        "the metadata server does not know of this start"
-    );
+    assert!(c.registry.state().fences.is_empty(), "the metadata server does not know of this start");
     c.ask(0, Heartbeat { registry, ..heartbeat(1, 10) }).unwrap();
     c.pass(0);
     let fenced = |c: &mut Cluster| {
@@ -465,6 +535,39 @@ fn an_older_registry_leaves_no_trace() {
     let vouched = c.ask(0, beat).unwrap().registry;
     assert_eq!(vouched, c.registry.state().age());
     assert_eq!(c.ask(0, Heartbeat { registry: beaten, ..heartbeat(2, 10) }).unwrap().registry, vouched);
+}
+
+/// Goal: a session that an older copy of the registry had lost is refused by every server, also by one that fetches its first
+/// fence list when more sessions have ended since than the list remembers.
+#[test]
+fn a_lost_session_is_refused_however_many_end() {
+    let config = Config { max_sessions: CLOSED_MAX + 2, ..CONFIG };
+    let mut c = Cluster::new();
+    c.registry = Registry::new(config, c.registry.state().clone(), Term(1), Millis(0));
+    let open = |c: &mut Cluster, n: usize| {
+        let mut uuid = Uuid([7; 16]);
+        uuid.0[..8].copy_from_slice(&n.to_le_bytes());
+        let session = OpenSession { uuid, host: "h".into(), mount: "/m".into(), machine: uuid };
+        c.ask(0, session).unwrap().client
+    };
+    let known: Vec<ClientId> = (0..=CLOSED_MAX).map(|n| open(&mut c, n)).collect();
+    // This one is not in the copy.
+    let lost = ClientId(c.registry.state().last_client.0 + 1);
+    let mut out = Output::default();
+    c.registry.restore(&mut out).unwrap();
+    let highest = |c: &mut Cluster| {
+        let list = c.ask(0, GetFences {}).unwrap();
+        let fenced = list.fences.iter().map(|fence| &fence.client);
+        *list.sessions.iter().chain(&list.closed).chain(fenced).max().unwrap()
+    };
+    assert!(highest(&mut c) > lost);
+    for client in known {
+        c.ask(client.0, CloseSession { client, died: false }).unwrap();
+        assert!(highest(&mut c) > lost, "client {client}");
+    }
+    let newest = open(&mut c, CLOSED_MAX + 1);
+    assert_eq!(highest(&mut c), newest, "who lives is not called closed");
+    assert!(!c.ask(0, GetFences {}).unwrap().closed.contains(&newest));
 }
 
 fn begin(c: &mut Cluster, start: u64) {

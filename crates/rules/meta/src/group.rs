@@ -51,6 +51,8 @@ pub struct Group<S: Store> {
     ticked: ShardId,
     /// Shards whose terms have begun and that read what the last ones left.
     reading: BTreeSet<ShardId>,
+    /// Shards whose service may begin.
+    beginning: BTreeSet<ShardId>,
     /// Sessions that ended, of which the shards have not heard.
     ended: BTreeSet<ClientId>,
     /// Shards of which mgmtd may not know that they are here.
@@ -310,7 +312,7 @@ impl<S: Store> Group<S> {
 
     /// Does every shard that the map gives it answer requests?
     pub fn is_ready(&self) -> bool {
-        let is_ready = |shard: &Shard| !shard.leads() || shard.is_moving() || shard.is_ready(&self.host);
+        let is_ready = |shard: &Shard| !shard.leads() || shard.is_moving() || shard.is_in_service(&self.host);
         self.host.started && self.host.knows_cluster() && self.shards.values().all(is_ready)
     }
 

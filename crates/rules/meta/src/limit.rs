@@ -59,7 +59,8 @@ pub const CHORE_LOOKS: usize = 1_024;
 /// Rows that one step reads of shards whose terms begin: of what they were in the middle of, and of whom. A table without
 /// rows counts as one.
 pub const TERM_ROWS_PER_STEP: usize = 1_024;
-/// Shards that one step tells of sessions that ended, each of each; of one session all shards hear in one step.
+/// Shards that one step tells of sessions that ended, each of each (of one session all shards hear in one step), and as many
+/// whose service begins.
 pub const SHARDS_TOLD_PER_STEP: usize = 4_096;
 /// Errands whose pause is over that one step sends out again.
 pub const ERRANDS_PER_STEP: usize = 256;
@@ -205,6 +206,8 @@ pub struct Limits {
     pub waits_over: usize,
     /// [`REPORT_ROWS`].
     pub report_rows: usize,
+    /// [`SHARDS_TOLD_PER_STEP`].
+    pub shards_told: usize,
 }
 
 impl Default for Limits {
@@ -230,6 +233,7 @@ impl Default for Limits {
             recovery_reads: RECOVERY_READS_MAX,
             waits_over: WAITS_OVER_PER_STEP,
             report_rows: REPORT_ROWS,
+            shards_told: SHARDS_TOLD_PER_STEP,
         }
     }
 }

@@ -151,13 +151,19 @@ impl Shard {
         self.terms.last()
     }
 
-    /// Does it answer requests: its term durable, map and fence list known, formatted as far as mgmtd knows?
+    /// Can it answer requests: its term durable, map and fence list known, formatted as far as mgmtd knows?
     pub fn is_ready<S: Store>(&self, host: &Host<S>) -> bool {
         let is_begun = self.started.is_some_and(|index| self.durable >= index);
         is_begun
             && self.reading.is_none()
             && host.knows_cluster()
             && !matches!(self.state, ShardState::New | ShardState::Moving)
+    }
+
+    /// Does it answer requests? Of many shards that are ready at once some begin a step later: it is not known before who is
+    /// waited for.
+    pub fn is_in_service<S: Store>(&self, host: &Host<S>) -> bool {
+        self.serves && self.is_ready(host)
     }
 
     /// Does the map still call it new, though it is formatted, on stable storage?
@@ -217,7 +223,7 @@ impl Shard {
     /// The same of an answer that says nothing of its state. A term that is not on stable storage is not shown: it may be
     /// given once more.
     pub fn stamp_in_service<S: Store>(&self, host: &Host<S>) -> ShardStamp {
-        if self.leads && self.is_ready(host) { self.stamp() } else { ShardStamp::default() }
+        if self.leads && self.is_in_service(host) { self.stamp() } else { ShardStamp::default() }
     }
 
     /// Is there something to go on with at once, without any input?

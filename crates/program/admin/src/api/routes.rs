@@ -133,7 +133,7 @@ fn counters(mut call: Call<'_>) -> Answer {
 
 fn findings(mut call: Call<'_>) -> Answer {
     let status = call.status()?;
-    Ok(Reply::json(&health::of_cluster(&call.cluster, &status)))
+    Ok(Reply::json(&health::of_cluster(&mut call.cluster, &status)))
 }
 
 /// Asks mgmtd to change something.

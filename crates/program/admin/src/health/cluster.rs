@@ -28,8 +28,14 @@ const EMERGENCY_SHARE: u64 = 100;
 pub type More<'a> = &'a (dyn Fn(&NodeEntry, Duration) -> Vec<Check> + Sync);
 
 /// Everything, in the order in which it was looked at. Nodes are asked until then: whoever is silent takes no other's time.
-pub fn checks(cluster: &Cluster, status: &StatusReply, until: Instant, more: More<'_>) -> Vec<Check> {
+pub fn checks(
+    cluster: &Cluster,
+    (status, doubt): (&StatusReply, Option<&str>),
+    until: Instant,
+    more: More<'_>,
+) -> Vec<Check> {
     let mut checks = vec![fine("mgmtd", "cluster", format!("answers, cluster {}", status.cluster))];
+    checks.extend(doubt.map(doubt_check));
     let groups = status.nodes.chunks(ASKED_AT_ONCE);
     for (nodes, groups_left) in groups.clone().zip((1..=groups.len() as u32).rev()) {
         let until = Instant::now() + left(until) / groups_left;
@@ -48,6 +54,17 @@ pub fn checks(cluster: &Cluster, status: &StatusReply, until: Instant, more: Mor
     }
     checks.extend(registry_checks(status));
     checks
+}
+
+/// Nothing else tells why nobody can mount.
+fn doubt_check(why: &str) -> Check {
+    let detail = format!(
+        "{why}. Until then it may be an older copy of itself: it opens no session, ends none, tells no daemon the map and the \
+         fences, and carries out no `skep session evict` and no `skep shard give`"
+    );
+    let hint = "a moment, if it was started just now; else start the metadata servers that it names, or look into their logs: \
+                one that it knows from before its start must come";
+    check(Verdict::Warning, "mgmtd", "cluster", detail, hint)
 }
 
 fn left(until: Instant) -> Duration {
@@ -386,6 +403,14 @@ mod tests {
         let found = unserved_check(&node, Told { unserved: 2, ..Told::default() }).unwrap();
         assert!(found.verdict == Verdict::Error && found.detail.starts_with("2 shards"), "{found:?}");
         assert!(found.subject == "metad-1" && found.hint.contains("log"));
+    }
+
+    /// Goal: a mgmtd that waits for metadata servers is a warning that says for whom, and what to do.
+    #[test]
+    fn what_mgmtd_waits_for_is_told() {
+        let found = doubt_check("mgmtd was just started and has not heard metad-2 yet; is it running?");
+        assert!(found.verdict == Verdict::Warning && found.detail.contains("metad-2"), "{found:?}");
+        assert!(found.hint.contains("start the metadata servers"), "{found:?}");
     }
 
     /// Goal: mgmtd's view and our own of a node are told apart.

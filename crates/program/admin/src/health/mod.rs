@@ -114,8 +114,10 @@ fn fine(kind: &'static str, subject: &str, detail: impl Into<String>) -> Check {
 }
 
 /// What can be said of the cluster from here, the worst first.
-pub fn of_cluster(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
-    sorted(cluster::checks(cluster, status, Instant::now() + cluster.limit, &|_, _| Vec::new()))
+pub fn of_cluster(cluster: &mut Cluster, status: &StatusReply) -> Vec<Check> {
+    let doubt = cluster.doubt();
+    let told = (status, doubt.as_deref());
+    sorted(cluster::checks(cluster, told, Instant::now() + cluster.limit, &|_, _| Vec::new()))
 }
 
 fn sorted(mut checks: Vec<Check>) -> Vec<Check> {
@@ -187,7 +189,7 @@ fn look_at_cluster(access: &AccessArgs, place: &Outcome<Place>, until: Instant) 
         let hint = "run it on a server, or name the cluster key by --key FILE";
         return refused(detail.to_owned(), hint, false);
     }
-    // A quarter is left for the nodes, or they would be called silent because mgmtd is slow.
+    // A quarter is left for the nodes each time, or they would be called silent because mgmtd is slow.
     cluster.limit = until.saturating_duration_since(Instant::now()) * 3 / 4;
     let status = match cluster.status() {
         Ok(status) => status,
@@ -208,11 +210,13 @@ fn look_at_cluster(access: &AccessArgs, place: &Outcome<Place>, until: Instant) 
             return found;
         }
     };
+    cluster.limit = until.saturating_duration_since(Instant::now()) * 3 / 4;
+    let doubt = cluster.doubt();
     let left_by_bench = |node: &NodeEntry, limit| match node.service {
         ServiceKind::Storaged => bench::checks(&cluster, &status, node, limit),
         ServiceKind::Mgmtd | ServiceKind::Metad => Vec::new(),
     };
-    let mut checks = cluster::checks(&cluster, &status, until, &left_by_bench);
+    let mut checks = cluster::checks(&cluster, (&status, doubt.as_deref()), until, &left_by_bench);
     checks.extend(ended_by_errors(place));
     Findings { checks, permitted: true }
 }

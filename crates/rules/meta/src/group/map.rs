@@ -2,7 +2,6 @@
 
 use super::{Group, Host};
 use crate::command::{COMMAND_LEVEL_MAX, Format, Place};
-use crate::limit::SHARDS_TOLD_PER_STEP;
 use crate::row::header::Keys;
 use crate::shard::Shard;
 use crate::store::{Store, StoreError};
@@ -149,22 +148,15 @@ impl<S: Store> Group<S> {
     }
 
     pub(super) fn take_fences(&mut self, fences: &FencesReply) -> Result<(), StoreError> {
-        let was_known = self.host.sessions.known();
         self.ended.extend(self.host.sessions.update(fences));
         self.end_sessions()?;
-        if !was_known {
-            self.deliver_to_all(|shard, host| {
-                shard.end_forgotten(host);
-                Ok(())
-            })?;
-        }
         self.begin_service()
     }
 
     /// Tells the shards of sessions that ended, of so many that a bounded number of shards hears of it. Nothing waits for
     /// that: from the moment at which the list is here they are not served, and what they have counts until it is gone.
     pub(super) fn end_sessions(&mut self) -> Result<(), StoreError> {
-        let most = (SHARDS_TOLD_PER_STEP / self.shards.len().max(1)).max(1);
+        let most = (self.host.config.limits.shards_told / self.shards.len().max(1)).max(1);
         for _ in 0..most {
             let Some(client) = self.ended.pop_first() else { break };
             self.deliver_to_all(|shard, host| {
@@ -176,19 +168,20 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
-    /// Shards whose service can begin begin it.
+    /// Shards whose service can begin begin it: so many in one step, the others are due at once.
     pub(super) fn begin_service(&mut self) -> Result<(), StoreError> {
-        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
-        self.begin_service_of(&shards)
+        let can_begin = |shard: &&Shard| shard.can_begin(&self.host);
+        self.beginning.extend(self.shards.values().filter(can_begin).map(|shard| shard.id));
+        self.begin_some()
     }
 
-    /// As [`Group::begin_service`], of these.
-    pub(super) fn begin_service_of(&mut self, shards: &[ShardId]) -> Result<(), StoreError> {
+    pub(super) fn begin_some(&mut self) -> Result<(), StoreError> {
         let mut begun = false;
-        for shard in shards {
+        for _ in 0..self.host.config.limits.shards_told {
+            let Some(shard) = self.beginning.pop_first() else { break };
             let in_grace =
                 |shard: &mut Shard, host: &mut Host<S>| Ok(shard.begin_service(host)? && shard.is_in_grace());
-            begun |= self.deliver(*shard, in_grace)?.unwrap_or(false);
+            begun |= self.deliver(shard, in_grace)?.unwrap_or(false);
         }
         if begun {
             let living = self.host.sessions.living().count();

@@ -26,6 +26,7 @@ impl<S: Store> Group<S> {
             resumed: ShardId(0),
             ticked: ShardId(0),
             reading: BTreeSet::new(),
+            beginning: BTreeSet::new(),
             ended: BTreeSet::new(),
             untold: Vec::new(),
             travels: Travels::default(),

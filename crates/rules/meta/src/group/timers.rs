@@ -21,7 +21,8 @@ impl<S: Store> Group<S> {
     pub fn next_deadline(&self) -> Option<Millis> {
         let host = &self.host;
         let calls = host.loop_calls.len() + host.loop_answers.len();
-        if !(self.is_idle() && calls == 0 && self.ended.is_empty() && self.reading.is_empty()) {
+        let is_told = self.ended.is_empty() && self.beginning.is_empty();
+        if !(self.is_idle() && calls == 0 && is_told && self.reading.is_empty()) {
             return Some(Millis(0));
         }
         let of_shards = self.deadlines.first().map(|(at, _)| *at);
@@ -47,7 +48,8 @@ impl<S: Store> Group<S> {
         self.host.events.expire(self.host.now);
         self.sweep()?;
         let has_read = self.read_on()?;
-        self.begin_service_of(&has_read)?;
+        self.beginning.extend(has_read);
+        self.begin_some()?;
         let due = self.deadlines.range(..=(self.host.now, ShardId(u16::MAX)));
         let mut due: Vec<ShardId> = due.map(|(_, shard)| *shard).collect();
         // Each in turn first: what one step may do at most is done for those that come first.

@@ -112,16 +112,13 @@ pub fn born(redo: &RedoMakeDir) -> Born {
     Born { inode, access: value(&new.access_acl), default: value(&new.default_acl) }
 }
 
+// What a directory inherits has room beside it, or the question is too long: so a vote of ENOSPC says that there is little
+// room here (or no inode number left), and nothing else.
+const _: () = assert!(TXN_REDO_BYTES_MAX <= XATTR_TOTAL_MAX);
+
 fn promise(ctx: &mut Ctx<'_>, op: &TxnOp) -> Result<Redo, Fail> {
     match op {
         TxnOp::MakeDir(TxnMakeDir { parent, new }) => {
-            let acls = [(&new.access_acl, crate::acl::ACCESS), (&new.default_acl, crate::acl::DEFAULT)];
-            let bytes = |(acl, name): (&Option<skep_types::codec::Bytes>, &[u8])| {
-                acl.as_ref().map_or(0, |acl| acl.0.len() + name.len())
-            };
-            if acls.into_iter().map(bytes).sum::<usize>() > XATTR_TOTAL_MAX {
-                return Err(Errno::ENOSPC.into());
-            }
             let ino = ctx.choose.ino()?;
             Ok(Redo::MakeDir(RedoMakeDir { ino, parent: *parent, new: new.clone(), at: ctx.scene.at }))
         }

@@ -18,7 +18,7 @@ impl Shard {
         if host.started && host.knows_cluster() {
             host.locate(&request.call)?;
         }
-        if !self.is_ready(host) {
+        if !self.is_in_service(host) {
             return Err(not_ready());
         }
         let role = request.peer.role;

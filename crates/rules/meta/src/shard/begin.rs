@@ -193,12 +193,18 @@ impl Shard {
         Ok(())
     }
 
+    /// Is everything known and durable, and does it not serve yet?
+    pub fn can_begin<S: Store>(&self, host: &Host<S>) -> bool {
+        self.awaits_service() && self.is_ready(host)
+    }
+
     /// Service begins when everything is known and durable; `true` = just now.
     pub fn begin_service<S: Store>(&mut self, host: &mut Host<S>) -> Result<bool, StoreError> {
-        if self.serves || !self.leads || !self.is_ready(host) {
+        if !self.can_begin(host) {
             return Ok(false);
         }
         self.serves = true;
+        self.end_forgotten(host);
         // Whoever never had anything open here has nothing to tell; nobody had on a shard that was made just now. An older
         // copy that was put back says nothing of who came since.
         let may_hold = |client: &ClientId| self.era_untold || self.holders.contains_key(client);

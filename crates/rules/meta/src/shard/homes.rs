@@ -16,8 +16,8 @@ use skep_wire::mgmt::{MapReply, NodeEntry, ShardEntry, ShardState};
 
 /// A shard at its place in the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Home {
-    shard: ShardId,
+pub struct Home {
+    pub shard: ShardId,
     epoch: u64,
     server: NodeId,
     /// The life of its server.
@@ -61,24 +61,28 @@ impl Homes {
             self.all.extend(map.shards.iter().filter_map(home));
         }
         let lost = core::mem::take(&mut self.lost);
-        if !lost.is_empty() {
-            self.lost.extend(self.all.iter().filter(|home| lost.contains(home)));
-            self.all.retain(|home| !lost.contains(home));
-        }
+        let (lost, all) = self.all.drain(..).partition::<Vec<Home>, _>(|home| lost.contains(home));
+        (self.lost, self.all) = (lost.into_iter().collect(), all);
     }
 
-    /// Its server cannot serve it: it gets no directory any more.
-    pub fn has_lost(&mut self, shard: ShardId) {
-        let Some(at) = self.all.iter().position(|home| home.shard == shard) else { return };
+    /// Where a shard is now: who is asked there has to do with that place, and with no later one.
+    pub fn of(&self, shard: ShardId) -> Option<Home> {
+        self.all.iter().find(|home| home.shard == shard).copied()
+    }
+
+    /// Its server cannot serve it: it gets no directory any more. Nothing, if it was said of an earlier place of the shard, or
+    /// by an earlier life of its server.
+    pub fn has_lost(&mut self, asked: Home) {
+        let Some(at) = self.all.iter().position(|home| *home == asked) else { return };
         // Whose turn it is stays.
         self.next %= self.all.len();
         self.next -= usize::from(at < self.next);
         self.lost.insert(self.all.remove(at));
     }
 
-    /// Its server has no room for one more. Is there another one that may have?
-    pub fn has_no_room(&mut self, shard: ShardId, now: Millis) -> bool {
-        let full = self.all.iter().find(|home| home.shard == shard).map(|home| home.server);
+    /// Its server has no room for one more, if it is still the one that was asked. Is there another one that may have?
+    pub fn has_no_room(&mut self, asked: Option<Home>, now: Millis) -> bool {
+        let full = asked.filter(|asked| self.all.contains(asked)).map(|home| home.server);
         self.full.extend(full.map(|server| (server, now.plus(FULL_MS))));
         self.all.iter().any(|home| self.has_room(home, now))
     }
@@ -89,21 +93,21 @@ impl Homes {
 
     /// Whose turn it is, but not this one's.
     pub fn deal_beside(&mut self, shard: ShardId, now: Millis) -> Option<ShardId> {
-        let with_room = self.turn(|homes, home| home.shard != shard && homes.has_room(home, now));
-        with_room.or_else(|| self.turn(|_, home| home.shard != shard))
+        self.turn(now, |home| home.shard != shard)
     }
 
-    /// Whose turn it is. Of servers that are all full one says so.
+    /// Whose turn it is.
     fn deal(&mut self, now: Millis) -> Option<ShardId> {
         self.full.retain(|_, until| *until > now);
-        self.turn(|homes, home| homes.has_room(home, now)).or_else(|| self.turn(|_, _| true))
+        self.turn(now, |_| true)
     }
 
-    /// The next one that may be.
-    fn turn(&mut self, may_be: impl Fn(&Self, &Home) -> bool) -> Option<ShardId> {
+    /// The next one that may be, and has room. Of servers that are all full one says so.
+    fn turn(&mut self, now: Millis, may_be: impl Fn(&Home) -> bool) -> Option<ShardId> {
         let in_turn = (0..self.all.len()).map(|step| (self.next + step) % self.all.len());
-        let mut homes = in_turn.filter_map(|at| Some((at, *self.all.get(at)?)));
-        let (at, home) = homes.find(|(_, home)| may_be(self, home))?;
+        let homes = in_turn.filter_map(|at| Some((at, *self.all.get(at)?))).filter(|(_, home)| may_be(home));
+        let mut with_room = homes.clone().filter(|(_, home)| self.has_room(home, now));
+        let (at, home) = with_room.next().or_else(|| homes.clone().next())?;
         self.next = (at + 1) % self.all.len();
         Some(home.shard)
     }
@@ -256,8 +260,9 @@ mod tests {
             let mut homes = Homes::new(0);
             homes.update(&map);
             assert_eq!(dealt(&mut homes, 2), [0, 1]);
-            homes.has_lost(ShardId(1));
-            homes.has_lost(ShardId(1));
+            let asked = homes.of(ShardId(1)).unwrap();
+            homes.has_lost(asked);
+            homes.has_lost(asked);
             assert_eq!(dealt(&mut homes, 4), [2, 3, 0, 2]);
             homes.update(&map);
             assert!(!dealt(&mut homes, 8).contains(&1));
@@ -266,7 +271,46 @@ mod tests {
                 false => map.shards[1].epoch += 1,
             }
             homes.update(&map);
+            // Said once more, late: it is of the place of before.
+            homes.has_lost(asked);
+            homes.has_no_room(Some(asked), Millis(0));
+            assert!(homes.full.is_empty());
             assert!(dealt(&mut homes, 8).contains(&1));
+        }
+    }
+
+    /// Goal: a no that was on its way while the shard got another place, or its server another life, says nothing of that: what
+    /// it was for goes to the next one, and the shard is dealt to again.
+    #[test]
+    fn a_late_no_is_of_the_place_that_was_asked() {
+        for no in [Errno::EIO, Errno::ENOSPC] {
+            for lives in [true, false] {
+                let mut bed = Bed::with(Default::default(), 4);
+                let mut map = beside(4, Reachability::Online);
+                bed.step(Input::Map { own: OWN, map: map.clone() });
+                bed.courier_works = false;
+                let asked: Vec<u64> = (0..4)
+                    .map(|slot| {
+                        bed.send(Who { client: 1, slot }, node(Ino::ROOT, &format!("{slot}"), Kind::Dir))
+                    })
+                    .collect();
+                map.version = MapVersion(3);
+                match lives {
+                    true => map.nodes.last_mut().unwrap().incarnation = Incarnation(7),
+                    false => map.shards[3].epoch += 1,
+                }
+                bed.step(Input::Map { own: OWN, map });
+                bed.elsewhere = Some(Vote::No(TxnRefused { errno: Status::errno(no).0 }));
+                bed.courier_works = true;
+                bed.run_courier();
+                for to in asked {
+                    assert!(bed.reply::<EntryReply>(to).unwrap().unwrap().ino.shard() < ShardId(3));
+                }
+                assert_eq!(prepares(&bed), 1);
+                shards_of(&mut bed, Ino::ROOT, "a");
+                assert_eq!(prepares(&bed), 2, "{no:?} {lives}: it is asked where it is now");
+                bed.check();
+            }
         }
     }
 
@@ -377,12 +421,12 @@ mod tests {
         let mut homes = Homes::new(0);
         homes.update(&map);
         let (now, later) = (Millis(0), Millis(FULL_MS));
-        assert!(homes.has_no_room(ShardId(5), now));
+        assert!(homes.has_no_room(homes.of(ShardId(5)), now));
         assert_eq!(dealt(&mut homes, 5), [0, 1, 2, 3, 0], "shard 4 is of the same server");
         assert_eq!(homes.deal_beside(ShardId(1), now), Some(ShardId(2)));
-        assert!(!homes.has_no_room(ShardId(0), now), "none is left");
+        assert!(!homes.has_no_room(homes.of(ShardId(0)), now), "none is left");
         assert_eq!(dealt(&mut homes, 6), [3, 4, 5, 0, 1, 2], "somebody has to say so");
-        assert!(homes.has_no_room(ShardId(0), later), "it is a while ago");
+        assert!(homes.has_no_room(homes.of(ShardId(0)), later), "it is a while ago");
         assert_eq!((homes.deal(later), homes.deal(later)), (Some(ShardId(4)), Some(ShardId(5))));
     }
 }

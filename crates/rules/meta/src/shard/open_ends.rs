@@ -47,7 +47,6 @@ impl Shard {
             let Some(kind) = TABLES.get(table).copied() else {
                 // Its term may have become durable before.
                 self.durable(host)?;
-                self.end_forgotten(host);
                 break;
             };
             if host.term_rows_left == 0 {
@@ -136,11 +135,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Sessions that ended while nobody answered for this shard have left something behind in its rows.
-    pub fn end_forgotten<S: Store>(&mut self, host: &mut Host<S>) {
-        if !(self.acts() && host.sessions.known()) {
-            return;
-        }
+    /// Service begins: sessions that ended while nobody answered for this shard have left something behind in its rows.
+    pub(super) fn end_forgotten<S: Store>(&mut self, host: &mut Host<S>) {
         let mut clients: BTreeSet<ClientId> = core::mem::take(&mut self.in_rows);
         clients.extend(self.writers.iter().map(|(_, client)| *client));
         clients.extend(self.dead_growths.iter().map(|(client, _)| *client));

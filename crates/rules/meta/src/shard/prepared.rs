@@ -11,7 +11,7 @@ use skep_wire::meta::{AskOutcome, Decide, TxnId, TxnOutcome};
 impl Shard {
     /// Nothing was heard of a transaction for a while.
     pub(super) fn ask<S: Store>(&mut self, host: &mut Host<S>, txid: TxnId) {
-        if !self.leads || !self.is_ready(host) {
+        if !self.leads || !self.is_in_service(host) {
             return self.txns.ask_at(txid, host.now.plus(TXN_ASK_MS));
         }
         let message = ShardMessage::AskOutcome(AskOutcome { txid, by: self.id });

@@ -1,6 +1,7 @@
 //! The coordinator of transactions over shards: asks for votes, decides, and tells until everybody has confirmed.
 
 use super::Shard;
+use super::homes::Home;
 use super::lane::Standing;
 use super::run::Ran;
 use super::txns::{Begun, Due, Paused, Running};
@@ -67,6 +68,7 @@ impl Shard {
             let errand = self.tell(host, Owner::Prepare(txid, shard), shard, ShardMessage::Prepare(message));
             if let Some(running) = self.txns.running(txid.counter) {
                 running.errands.push(errand);
+                running.asked.extend(host.homes.of(shard));
             }
         }
     }
@@ -176,6 +178,12 @@ impl Shard {
         }
     }
 
+    /// Where this one was when its vote was asked for. The question is repeated wherever it goes from there: whether the answer
+    /// is of that place is known only while the place is the same.
+    fn asked(&mut self, counter: u64, by: ShardId) -> Option<Home> {
+        self.txns.running(counter)?.asked.iter().find(|home| home.shard == by).copied()
+    }
+
     /// A participant is gone with its rows, or withheld.
     fn has_lost<S: Store>(
         &mut self,
@@ -183,7 +191,9 @@ impl Shard {
         counter: u64,
         by: ShardId,
     ) -> Result<(), StoreError> {
-        host.homes.has_lost(by);
+        if let Some(asked) = self.asked(counter, by) {
+            host.homes.has_lost(asked);
+        }
         if !self.redeal(host, counter, by)? {
             let text = format!(
                 "the server of shard {by} has no rows of it that it may serve: its log says what to put back"
@@ -201,7 +211,7 @@ impl Shard {
         counter: u64,
         by: ShardId,
     ) -> Result<(), StoreError> {
-        let another = host.homes.has_no_room(by, host.now) && !host.low_space;
+        let another = host.homes.has_no_room(self.asked(counter, by), host.now) && !host.low_space;
         if !(another && self.redeal(host, counter, by)?) {
             self.refuse_txn(host, counter, Errno::ENOSPC.into());
         }

@@ -1,6 +1,7 @@
 //! What a shard has in memory of transactions over shards: those that it coordinates, and what others have prepared here.
 //! Running ones live here only; the rest stands in rows and is read again by the next term.
 
+use super::homes::Home;
 use crate::choose::{Conflict, Plan};
 use crate::command::{Caller, Decided};
 use crate::fail::Fail;
@@ -29,6 +30,8 @@ pub struct Running {
     pub begun: Begun,
     pub plan: Plan,
     pub votes: BTreeMap<ShardId, TxnPromise>,
+    /// Where the shards were that were asked.
+    pub asked: Vec<Home>,
     /// Jobs that ask for votes.
     pub errands: Vec<u64>,
 }
@@ -141,8 +144,8 @@ impl Txns {
         self.last += 1;
         self.names.extend(plan.names.iter().map(|name| (name.clone(), self.last)));
         self.due.insert((begun.until, Due::GiveUp(self.last)));
-        let (votes, errands) = (BTreeMap::new(), Vec::new());
-        self.running.insert(self.last, Running { request, caller, begun, plan, votes, errands });
+        let (votes, asked, errands) = (BTreeMap::new(), Vec::new(), Vec::new());
+        self.running.insert(self.last, Running { request, caller, begun, plan, votes, asked, errands });
         self.last
     }
 

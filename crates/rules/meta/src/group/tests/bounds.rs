@@ -3,7 +3,7 @@
 use super::*;
 use crate::key::Table;
 use crate::limit::{Limits, TERM_ROWS_PER_STEP};
-use crate::store::{Batch, Store};
+use crate::store::{Batch, MemoryStore, Store};
 use crate::testing::{ME, OTHER};
 use skep_wire::mgmt::MapReply;
 
@@ -552,6 +552,34 @@ fn a_term_ends_before_all_is_read() {
     assert!(bed.server.is_ready());
     assert_eq!((rows(&bed, Table::Slot), rows(&bed, Table::Growth)), (1, 0));
     bed.check();
+}
+
+/// Goal: of many shards that can begin their service at once so many begin it in one step, the others in the next; until then
+/// they answer nobody.
+#[test]
+fn many_shards_begin_their_service_in_parts() {
+    let limits = Limits { shards_told: 8, ..Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 20);
+    bed.server = Group::new(bed.config.clone(), MemoryStore::on_disk()).unwrap();
+    bed.log.iter().for_each(|record| bed.server.replay(record).unwrap());
+    bed.server.start();
+    bed.step(Input::Map { own: OWN, map: map(20, 5) });
+    bed.sync();
+    bed.works_off = false;
+    bed.server.delivered.clear();
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    for begun in [8, 16, 20] {
+        assert_eq!(bed.server.delivered.len(), begun);
+        let is_last = begun == 20;
+        assert_eq!(bed.server.is_ready(), is_last);
+        assert_eq!(bed.server.next_deadline() == Some(Millis(0)), !is_last);
+        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, term: None };
+        let to = bed.send_as(ME, ShardId(19), 0, nothing.into());
+        assert_eq!(bed.reply::<ReclaimReply>(to).unwrap().err(), (!is_last).then_some(Status::NOT_READY));
+        bed.server.delivered.remove(&ShardId(19));
+        bed.tick(0);
+    }
 }
 
 /// Goal: shards that nobody uses cost nothing while others are used: nothing is delivered to them, and they write and send nothing.
