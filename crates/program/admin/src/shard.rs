@@ -202,6 +202,8 @@ mod tests {
         (node.service, node.reachability) = (ServiceKind::Metad, Reachability::Online);
         let text = what_is_lost(&status, ShardId(0), &node).unwrap();
         assert!(text.contains("77 has of shard 0 is lost") && text.contains("metad-1 serves"), "{text}");
+        let text = what_is_given_up(ShardId(3), "metad-2");
+        assert!(text.contains("shard 3 that is newer than what metad-2 has or is told is lost"), "{text}");
         node.reachability = Reachability::Offline;
         let refused = what_is_lost(&status, ShardId(0), &node).unwrap_err();
         assert!(refused.to_string().contains("Nothing was done"), "{refused}");

@@ -189,3 +189,30 @@ impl Cluster {
         self.ask_as(ADMIN, GetMap { known: MapVersion(0) }).unwrap()
     }
 }
+
+/// Registers the daemon of `uuid` in life `life`, marked so, with `confirmed` as the mark that it knows, and a log up to
+/// `index`.
+pub fn life(
+    c: &mut Cluster,
+    (uuid, service): (u8, ServiceKind),
+    (confirmed, life): (u64, u64),
+    index: u64,
+) -> Result<RegisterNodeReply, Refusal> {
+    c.ask(
+        0,
+        RegisterNode {
+            incarnation: Incarnation(life),
+            mark: life,
+            confirmed,
+            index: LogSeq(index),
+            ..registration(uuid, service, "")
+        },
+    )
+}
+
+/// Another start of mgmtd, of this number.
+pub fn begin(c: &mut Cluster, start: u64) {
+    let mut out = Output::default();
+    c.registry.begin(start, &mut out);
+    c.log.extend(out.commands);
+}
