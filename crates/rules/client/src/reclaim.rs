@@ -2,7 +2,7 @@
 
 use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::port::{Cell, Port};
+use crate::port::{Cell, MGMTD, Port};
 use crate::state::{Shards, Shared};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -199,6 +199,8 @@ impl Shared {
         for (shard, leader) in self.map.leaders() {
             self.shards.led_by(shard, leader);
         }
+        let map = &self.map;
+        self.nodes.forget_silences(|node| node == MGMTD || map.is_asked(node));
     }
 
     /// What `shard` is to be told, put together now; see [`Shards::tells`].

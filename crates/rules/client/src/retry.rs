@@ -319,7 +319,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         for job in jobs.iter().filter(|job| job.settled.is_none()) {
             let Some(node) = job.node else { continue };
             let why = || job.trouble.as_ref().map(|trouble| trouble.to_string()).unwrap_or_default();
-            if self.shared.with(|s| s.nodes.silent(node, since, why)) {
+            // By a map that came meanwhile somebody else may be asked next.
+            if self.shared.with(|s| s.node_of(job.to) == Some(node) && s.nodes.silent(node, since, why)) {
                 self.port.log(format_args!("waiting for {}: {}", self.name_of(node), why()));
             }
         }

@@ -235,7 +235,8 @@ impl Registry {
         if shards > 0 {
             return busy(format!(
                 "{alias} holds {shards} metadata shards: start it again, with the same state directory, and give \
-                 them to another server first, `skep shard give`"
+                 them to another server first, `skep shard give`; if it is gone for good, and another one has a copy: \
+                 `skep shard give SHARD NODE --source-is-gone`"
             ));
         }
         let reachability = self.nodes.get(&m.node).map(|pulse| pulse.reachability);

@@ -112,7 +112,8 @@ fn one_that_is_there_again_is_asked() {
         give(&mut c, 2).unwrap();
         only(&mut c, &[3]);
         let removed = c.ask_as(ADMIN, RemoveNode { node: NodeId(2) });
-        assert!(removed.unwrap_err().detail.contains("1 metadata shards"));
+        let refused = removed.unwrap_err().detail;
+        assert!(refused.contains("1 metadata shards") && refused.contains("--source-is-gone"), "{refused}");
         only(&mut c, &[1, 2, 3]);
         give(&mut c, to).unwrap();
         assert_eq!(place(&mut c), (ShardState::Moving, vec![1, to], to, 1));

@@ -14,25 +14,25 @@ use std::time::{Duration, Instant};
 /// Files that are looked for after something went wrong.
 const FILES: u32 = 5;
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").args(["-a", "--"]).arg(from).arg(to).status().unwrap();
     assert!(status.success());
 }
 
 /// Ends a daemon in good order.
-fn stop(daemon: &Daemon) {
+pub fn stop(daemon: &Daemon) {
     daemon.signal(Signal::TERM).unwrap();
     daemon.wait_gone(PATIENCE).unwrap();
 }
 
 /// Puts `copy` in the place of `directory`.
-fn put_back(copied: &Path, directory: &Path) {
+pub fn put_back(copied: &Path, directory: &Path) {
     fs::remove_dir_all(directory).unwrap();
     copy(copied, directory);
 }
 
 /// Files of several chunks, on stable storage with their names.
-fn write_files(mount: &Path, tag: u32) {
+pub fn write_files(mount: &Path, tag: u32) {
     for number in 0..FILES {
         let mut file = File::create(mount.join(format!("f{tag}-{number}"))).unwrap();
         file.write_all(&bytes(tag + number, 100_000)).unwrap();
@@ -41,14 +41,14 @@ fn write_files(mount: &Path, tag: u32) {
     File::open(mount).unwrap().sync_all().unwrap();
 }
 
-fn check_files(mount: &Path, tag: u32) {
+pub fn check_files(mount: &Path, tag: u32) {
     for number in 0..FILES {
         let found = fs::read(mount.join(format!("f{tag}-{number}"))).unwrap();
         assert!(found == bytes(tag + number, 100_000), "f{tag}-{number}");
     }
 }
 
-fn logged(cluster: &Running, service: &str, text: &str) -> Result<(), String> {
+pub fn logged(cluster: &Running, service: &str, text: &str) -> Result<(), String> {
     let logs = cluster.logs();
     let log = logs.iter().find(|(name, _)| name.starts_with(service)).map_or("", |(_, log)| log);
     match log.contains(text) {
@@ -78,13 +78,13 @@ fn restored(cluster: &Running, service: &str, name: &str) {
 }
 
 /// The same where nothing has refused the directory before.
-fn told_to_restore(cluster: &Running, service: &str, name: &str) {
+pub fn told_to_restore(cluster: &Running, service: &str, name: &str) {
     let config = cluster.dir().join(format!("etc/{name}.toml"));
     cluster.must([service.as_ref(), "--config".as_ref(), config.as_os_str(), "--restored".as_ref()]).unwrap();
 }
 
 /// A process beside the cluster's own: killed when dropped.
-struct Second(Child);
+pub struct Second(Child);
 
 impl Drop for Second {
     fn drop(&mut self) {
@@ -94,7 +94,7 @@ impl Drop for Second {
 }
 
 /// Starts another process of `name` on `directory`, with ports of its own.
-fn second(cluster: &Running, (service, name): (&str, &str), directory: &Path, more: &[String]) -> Second {
+pub fn second(cluster: &Running, (service, name): (&str, &str), directory: &Path, more: &[String]) -> Second {
     let mut command = cluster.command([service, "--config"]);
     command.arg(cluster.dir().join(format!("etc/{name}.toml")));
     let http = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -113,7 +113,7 @@ fn second(cluster: &Running, (service, name): (&str, &str), directory: &Path, mo
     Second(child)
 }
 
-fn state(cluster: &Running, name: &str) -> PathBuf {
+pub fn state(cluster: &Running, name: &str) -> PathBuf {
     cluster.dir().join("state").join(name)
 }
 

@@ -18,6 +18,7 @@ mod evicted;
 mod failing;
 mod formats;
 mod full;
+mod gone;
 mod http;
 mod instruments;
 mod intruders;

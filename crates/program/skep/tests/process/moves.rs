@@ -47,7 +47,7 @@ pub fn arrives(cluster: &Running, shard: u64, at: &str) {
         .unwrap();
 }
 
-fn directory(cluster: &Running, shard: u64) -> PathBuf {
+pub fn directory(cluster: &Running, shard: u64) -> PathBuf {
     let path = cluster.mount().join(format!("on-{shard}"));
     cluster.admin(["dir", "create", "--shard", &shard.to_string(), path.to_str().unwrap()]).unwrap();
     path

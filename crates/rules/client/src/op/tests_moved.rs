@@ -2,7 +2,9 @@
 
 use crate::Opened;
 use crate::testing::*;
-use skep_types::{Errno, MapVersion, ShardId};
+use alloc::string::String;
+use alloc::vec::Vec;
+use skep_types::{Errno, MapVersion, Millis, ShardId};
 use skep_wire::meta::GetAttr;
 use skep_wire::mgmt::{GetMap, ShardState};
 use skep_wire::{Lead, Message, View};
@@ -96,4 +98,31 @@ fn retired_shards_are_not_waited_for() {
     assert_eq!((stat(&lane, &file), cluster.borrow().now), (Err(Errno::EIO), now));
     let lines = cluster.borrow().lines.join("\n");
     assert!(lines.contains("shard 0 is retired"), "{lines}");
+}
+
+/// Goal: a mount tells that it waits for a server only as long as it asks it for something: not for one whose shards went to
+/// another server, which may never answer again.
+#[test]
+fn nobody_waits_for_who_has_no_shards_any_more() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"a");
+    let waits = || {
+        let waits = lane.shared.borrow().waits(Millis(cluster.borrow().now));
+        waits.into_iter().map(|waiting| waiting.server).collect::<Vec<String>>()
+    };
+    let move_to = |node, epoch| {
+        let lead = Lead { node, epoch };
+        (cluster.borrow_mut().told.0, cluster.borrow_mut().seat) = (lead, lead);
+    };
+    cluster.borrow_mut().fail(GetAttr::KIND, &[Fault::Unreachable; 10_000]);
+    assert_eq!(stat(&lane, &file), Err(Errno::EIO));
+    assert_eq!(waits(), ["node-1"]);
+    move_to(METAD_2, 5);
+    block_on(lane.refresh_map());
+    assert!(waits().is_empty(), "{:?}", waits());
+    assert_eq!(stat(&lane, &file), Err(Errno::EIO));
+    assert_eq!(waits(), ["node-4"], "the other one is silent, too");
+    cluster.borrow_mut().faults.clear();
+    stat(&lane, &file).unwrap();
+    assert!(waits().is_empty(), "{:?}", waits());
 }

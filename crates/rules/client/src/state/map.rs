@@ -127,6 +127,11 @@ impl ClusterMap {
         self.leaders().filter(move |(_, leader)| *leader == node).map(|(shard, _)| shard)
     }
 
+    /// Does `node` lead a shard or serve a target?
+    pub fn is_asked(&self, node: NodeId) -> bool {
+        self.shards_of(node).next().is_some() || self.targets().any(|target| target.node == node)
+    }
+
     /// Lives of the metadata servers, as mgmtd knows them.
     pub fn metad_lives(&self) -> impl Iterator<Item = (NodeId, Incarnation)> + '_ {
         self.nodes()

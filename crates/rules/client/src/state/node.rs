@@ -67,6 +67,11 @@ impl Nodes {
         !self.silent.is_empty() && self.silent.remove(&node).is_some()
     }
 
+    /// Nobody waits for who is not asked any more.
+    pub fn forget_silences(&mut self, is_asked: impl Fn(NodeId) -> bool) {
+        self.silent.retain(|node, _| is_asked(*node));
+    }
+
     /// Nodes that somebody waits for.
     pub fn silences(&self) -> impl Iterator<Item = (NodeId, &Silence)> {
         self.silent.iter().map(|(node, silence)| (*node, silence))
