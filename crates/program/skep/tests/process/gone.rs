@@ -97,7 +97,7 @@ impl Scene {
         patiently("who is silent is not believed to be there", || state_of(&cluster, GONE) != "online")
             .unwrap();
         // Until it hears of that map, which begins an era of its own shards, it serves the shard.
-        until("it serves nobody", PATIENCE, || logged(&cluster, &last, "was put back: era 1")).unwrap();
+        until("it serves nobody", PATIENCE, || logged(&cluster, &last, "begins era 1")).unwrap();
         Self { open, cluster, dir, first, last }
     }
 

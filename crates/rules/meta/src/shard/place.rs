@@ -222,8 +222,8 @@ impl Shard {
         self.decide(host, &Internal::Place(Place { epoch, level, era }))?;
         if jumps {
             host.out.note(format!(
-                "shard {} is an older copy that was put back: era {era}, inode numbers and generations go \
-                 on far behind it",
+                "shard {} begins era {era}: an older copy of it, or of mgmtd's directory, was put back, or newer rows are \
+                 lost. Inode numbers and generations go on far behind",
                 self.id
             ));
             self.jumped(host)?;
