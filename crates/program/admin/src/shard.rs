@@ -158,8 +158,8 @@ fn what_is_lost(status: &StatusReply, shard: ShardId, node: &NodeEntry) -> Outco
     let source = entry.and_then(|entry| entry.members.first());
     let source = source.map_or_else(|| "its server".to_owned(), |source| Names::of(status).node(*source));
     Ok(format!(
-        "What only {source} has of shard {shard} is lost, and {source} must never run again: where it runs unheard, both \
-         serve the shard. {} serves the copy that it has; if it has none, nobody is served until the shard is given to \
+        "What only {source} has of shard {shard} is lost, and {source} must not run before `skep shard list` shows the shard as \
+         active: where it runs unheard, both serve it. {} serves the copy that it has; if it has none, nobody is served until the shard is given to \
          another server",
         node.alias
     ))

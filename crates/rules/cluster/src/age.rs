@@ -39,7 +39,7 @@ impl Registry {
             return Err(eras_are_used_up());
         }
         out.notes.push(String::from("an older copy of the registry was put back: ids go on far behind it"));
-        self.commit(Restored { node: NodeId(0) }, out);
+        self.commit(Restored { node: NodeId(0), from_round: Some(true) }, out);
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl Registry {
         }
         out.notes.push(format!("an older copy of {} (node {}) was put back", node.alias, node.id));
         if node.service == ServiceKind::Metad {
-            self.commit(Restored { node: node.id }, out);
+            self.commit(Restored { node: node.id, from_round: None }, out);
         }
         Ok(())
     }

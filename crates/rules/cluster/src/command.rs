@@ -266,6 +266,10 @@ record! {
     pub struct Restored {
         /// Whose directory; 0 = that of the management service.
         pub node: NodeId,
+    } tags {
+        /// The changes of the history that begins are counted from a round number, as are those from any other copy of the
+        /// same history.
+        1 => pub from_round: Option<bool>,
     }
 }
 
@@ -309,7 +313,8 @@ record! {
     }
 }
 
-/// Highest level of [`Decided`] that this release knows: 2 has a [`Placed`] of node 0, or that says that rows are lost.
+/// Highest level of [`Decided`] that this release knows: 2 has a [`Placed`] of node 0, or that says that rows are lost, and
+/// histories that begin at a round number.
 pub const DECIDED_LEVEL: u16 = 2;
 
 record! {
@@ -372,6 +377,7 @@ impl Command {
         let gives_up = |place: &Placed| place.node == NodeId(0) || place.newer_are_lost.is_some();
         match self {
             Self::PlaceShards(place) if place.places.iter().any(gives_up) => DECIDED_LEVEL,
+            Self::Restored(Restored { from_round: Some(_), .. }) => DECIDED_LEVEL,
             _ => 1,
         }
     }

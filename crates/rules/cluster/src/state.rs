@@ -257,14 +257,19 @@ impl State {
                     node.index = set.index;
                 }
             }
-            Command::Restored(Restored { node: NodeId(0) }) => {
+            Command::Restored(Restored { node: NodeId(0), from_round }) => {
                 self.begin_eras(|_| true);
                 self.restored = true;
                 // Which directories are the newest is not known here any more.
                 self.nodes.values_mut().for_each(|node| node.mark = 0);
                 self.targets.values_mut().for_each(|target| target.mark = 0);
                 self.starts.clear();
-                self.changes += RESTORED_JUMP;
+                // From two copies that are put back, one after the other, histories begin at one number, so that daemons tell
+                // them apart by their starts.
+                self.changes = match from_round {
+                    Some(true) => (self.changes / RESTORED_JUMP + 1) * RESTORED_JUMP,
+                    _ => self.changes + RESTORED_JUMP,
+                };
                 self.last_client.0 += RESTORED_JUMP;
                 // Sessions that were opened since the copy are known to servers, and not here: all ids up to one in the
                 // list that do not live have ended.
@@ -280,7 +285,7 @@ impl State {
                 self.last_target.0 += RESTORED_JUMP_SMALL;
                 self.last_pool.0 += RESTORED_JUMP_SMALL;
             }
-            Command::Restored(Restored { node }) => {
+            Command::Restored(Restored { node, .. }) => {
                 self.begin_eras(|shard| shard.members.contains(node));
             }
             _ => {}

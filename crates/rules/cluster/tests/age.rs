@@ -197,6 +197,34 @@ fn age_tells_descent() {
     assert!(older > 1_000 && newer > 1_000, "{older} {newer}");
 }
 
+/// Goal: of two copies of one registry, put back on purpose one after the other, the second is found out by who saw the first go
+/// on, however much older or newer it is: else both would give the same numbers. Put back once more it begins a history of
+/// its own.
+#[test]
+fn copies_that_are_put_back_are_told_apart() {
+    let grown = |state: State, start: u64, changes: u64, restored: u32| {
+        let config = Config { max_sessions: 1_000, ..CONFIG };
+        let mut registry = Registry::new(config, state, Term(1), Millis(0));
+        let mut out = Output::default();
+        (0..restored).for_each(|_| registry.restore(&mut out).unwrap());
+        registry.begin(start, &mut out);
+        (0..changes).for_each(|number| change(&mut registry, start * 1_000 + number, &mut out));
+        registry.state().clone()
+    };
+    let monday = grown(State::format(Uuid([9; 16]), skep_types::NamesKey([6; 16]), 1), 1, 5, 0);
+    let friday = grown(monday.clone(), 2, 100, 0);
+    for (first, second) in [(&monday, &friday), (&friday, &monday)] {
+        for changes in [0, 1, 20, 300] {
+            let seen = grown(first.clone(), 3, changes, 1).age();
+            assert!(!grown(second.clone(), 4, 20, 1).descends_from(seen), "{seen:?}");
+            let again = grown(second.clone(), 4, 20, 2);
+            assert!(again.descends_from(seen), "{seen:?}");
+            let epochs = |state: &State| state.shards[0].epoch >> 32;
+            assert_eq!((epochs(&again), epochs(&monday)), (2, 0));
+        }
+    }
+}
+
 /// Some change of the registry: a session is opened.
 fn change(registry: &mut Registry, number: u64, out: &mut Output) {
     let mut uuid = [1; 16];

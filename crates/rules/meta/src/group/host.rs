@@ -250,9 +250,15 @@ impl<S: Store> Host<S> {
 
     /// Why a shard that the map gives to this group is not served, though its rows are here.
     pub fn withheld(&self, shard: ShardId, to: NodeId) -> Refusal {
+        let own = self.own;
+        let what = match to {
+            to if to == own => {
+                format!("has never served its rows of shard {shard}, and there may be newer ones")
+            }
+            to => format!("gave shard {shard} to node {to}"),
+        };
         let text = format!(
-            "node {} gave shard {shard} to node {to}, which a map from a backup does not know: its log says what to put back",
-            self.own
+            "node {own} {what}, which a map from a backup does not know: its log says what to put back"
         );
         Refusal::with(Status::NOT_READY, text)
     }

@@ -7,6 +7,7 @@ use crate::limit::TRAVEL_BYTES;
 use crate::row::header::{Given, Header};
 use crate::store::{Store, StoreError};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use skep_rows::applied_key;
 use skep_types::codec::Bytes;
@@ -84,16 +85,15 @@ impl<S: Store> Group<S> {
             return Ok(Ok(part));
         }
         // A server had all of it once, as this mgmtd does not know: what was served since is not here. Whoever asks sees that
-        // in the header, and is told no more than that, unless an administrator said that what is missing is lost.
+        // in the header, and is told no more than that, unless an administrator said that what is missing is lost. The note
+        // stays for the next order, which may be without that word.
         let are_newest = self.host.seats.get(&id).is_some_and(ShardEntry::are_newer_lost);
-        let before = self.shards.get(&id).and_then(|shard| shard.given_before(given));
-        if let Some(before) = before.filter(|_| !are_newest) {
+        if let Some(before) = self.shards.get(&id).and_then(|shard| shard.given_before(given)) {
             let text = format!("node {before} was told all rows of shard {id} before");
-            let is_first = m.behind.0.is_empty();
-            return Ok(if is_first {
-                Ok(RowsReply { more: true, ..part })
-            } else {
-                Err(Refusal::with(Status::NOT_READY, text))
+            return Ok(match m.behind.0.is_empty() {
+                _ if are_newest => Ok(part),
+                true => Ok(RowsReply { more: true, ..part }),
+                false => Err(Refusal::with(Status::NOT_READY, text)),
             });
         }
         let Some(bytes) = self.host.store.get(&key::header(id))? else {
@@ -112,21 +112,34 @@ impl<S: Store> Group<S> {
         Ok(Err(Refusal::with(Status::NOT_READY, text)))
     }
 
-    /// Shards that mgmtd, put back from a backup, gives to this server, and that it has given away since.
+    /// Shards that mgmtd, put back from a backup, gives to this server, and that it has given away since, or has not served.
     pub(super) fn warn_of_withheld(&mut self) {
-        let withheld: Vec<_> = self.withheld().collect();
+        let (own, withheld): (_, Vec<_>) = (self.host.own, self.withheld().collect());
         for (id, to) in withheld {
-            if self.travels.is_news(id, self.host.shard_epoch(id)) {
-                self.host.out.warn(format!(
-                    "shard {id} is not served: all its rows were given to node {to}, and mgmtd's map, which was put back from a \
-                     backup of before that, gives it to this server again. What was changed since at node {to}, or where it \
-                     gave the shard, would be missing. Stop mgmtd, and put its newest copy back; if there is none, give the \
-                     shard to the server that had it last, which goes on from its own rows (node {to}, if it gave it to nobody and \
-                     mgmtd knows it by that number: skep shard give {id} {to}). Only if those rows are lost, or node {to} never \
-                     served them: skep shard give {id} {} --newer-are-lost",
-                    self.host.own
-                ));
+            if !self.travels.is_news(id, self.host.shard_epoch(id)) {
+                continue;
             }
+            let why = match to {
+                to if to == own => "its rows came to this server and were never served, and mgmtd's map, which was put back from a \
+                    backup of before that, does not know where it went on. There may be newer rows at the server that they came \
+                    from, or elsewhere"
+                    .into(),
+                to => format!(
+                    "all its rows were given to node {to}, and mgmtd's map, which was put back from a backup of before that, gives \
+                     it to this server again. What was changed since at node {to}, or where it gave the shard, would be missing"
+                ),
+            };
+            let there = match to {
+                to if to == own => String::new(),
+                to => format!(
+                    " (node {to}, if it gave it to nobody and mgmtd knows it by that number: skep shard give {id} {to})"
+                ),
+            };
+            self.host.out.warn(format!(
+                "shard {id} is not served: {why}. Stop mgmtd, and put its newest copy back; if there is none, give the shard to the \
+                 server that had it last, which goes on from its own rows{there}. Only if those rows are lost, or nobody ever served \
+                 newer ones: skep shard give {id} {own} --newer-are-lost"
+            ));
         }
     }
 

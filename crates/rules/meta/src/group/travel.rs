@@ -10,7 +10,7 @@ use super::telling::{no_rows, range_of};
 use crate::command::COMMAND_LEVEL_MAX;
 use crate::key;
 use crate::limit::SWEEP_PAUSE_MS;
-use crate::row::header::{FORMAT, Header};
+use crate::row::header::{FORMAT, Given, Header};
 use crate::shard::{Shard, is_one_history};
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -26,10 +26,12 @@ use skep_wire::mgmt::{MapReply, ShardEntry, ShardState};
 
 /// Why rows of the same source do not come a second time.
 const HAD_IT: &str = "this server had it before, as mgmtd's map from a backup does not know, and does not have those rows any more: \
-    it gave them on, or lost them. What was changed since would be missing";
+    it gave them on, lost them, or never had all of them. What was changed since would be missing";
 /// Why no rows come to those that are here.
 const APART: &str =
     "what it has does not go on from the copy that is here (was mgmtd put back from a backup?). Both stay";
+/// Why rows are not served that came, before anybody knew of it.
+const UNSERVED: &str = "the rows that are here came, and were never served: there may be newer ones";
 
 /// A shard on its way here.
 #[derive(Debug)]
@@ -247,8 +249,12 @@ impl<S: Store> Group<S> {
 
     /// There may be newer rows than those that would come: `node` was told of all of these.
     fn refuse_older(&mut self, id: ShardId, node: NodeId) -> Result<(), StoreError> {
+        let source = self.travels.arrivals.get(&id).and_then(|arrival| arrival.source);
         let why = match node {
             own if own == self.host.own => HAD_IT.into(),
+            at if Some(at) == source => {
+                "the rows there came, and were never served: there may be newer ones".into()
+            }
             other => format!(
                 "all its rows were told to node {other}, as mgmtd's map from a backup does not know. What was changed there since, \
                  or where it gave them, would be missing"
@@ -288,21 +294,32 @@ impl<S: Store> Group<S> {
             };
         };
         let given_to = shard.given_to().filter(|_| !newer_are_lost);
+        let (own, has_all) = (self.host.own, shard.has_all_of(head));
         // Of two equal copies the one that was told of the other is the newest. One that goes on has all that came in between.
-        let newer_elsewhere = newer.filter(|node| holds && *node != self.host.own);
+        let is_newest = match given_to {
+            None => newer.is_none_or(|node| node == own || !holds),
+            Some(to) => to == own && newer == Some(own),
+        };
         match (given_to, newer) {
             (_, None) if holds => self.drop_shard(id),
-            (None, _) if shard.has_all_of(head) && newer_elsewhere.is_none() => self.stay(id),
-            (None, Some(node)) if holds => self.refuse_older(id, node),
-            (None, _) => self.refuse(id, APART),
+            _ if has_all && is_newest => self.stay(id),
+            (to, Some(node)) if holds && to.is_none_or(|to| to == own) => self.refuse_older(id, node),
+            (None, _) => self.refuse(id, &format!("{APART}; {}", self.apart(id))),
+            (Some(to), _) if to == own => self.refuse(id, &format!("{UNSERVED}. {}", self.way_out(id, own))),
             (Some(to), _) => self.refuse(
                 id,
-                &format!(
-                    "the rows that are here were given on to node {to}, which mgmtd's map from a backup does not know. {}",
-                    self.way_out(id, to)
-                ),
+                &format!("the rows that are here were given on to node {to}. {}", self.way_out(id, to)),
             ),
         }
+    }
+
+    /// How a copy is served that another one does not go on from.
+    fn apart(&self, id: ShardId) -> String {
+        format!(
+            "to have the one here served, stop the server that has the other, and once it counts as offline: skep shard give \
+             {id} {} --source-is-gone",
+            self.host.own
+        )
     }
 
     /// It came before, as mgmtd does not know that was put back from a backup: what is here has all that would come.
@@ -314,6 +331,10 @@ impl<S: Store> Group<S> {
         };
         let Some(arrival) = self.travels.arrivals.remove(&id) else { return Ok(()) };
         self.host.out.warn(match arrival.source {
+            Some(node) if arrival.head.is_some_and(|head| head.index == LogIndex(0)) => format!(
+                "shard {id} is here, and node {node}, which had it by mgmtd's map, has no rows of it: it is served from those that \
+                 are here. Was mgmtd put back from a backup of before it came here?"
+            ),
             Some(node) => format!(
                 "shard {id} is here already, with all that node {node} has of it: it is served from these rows. mgmtd did not \
                  know that it had come: was it put back from a backup?"
@@ -323,7 +344,14 @@ impl<S: Store> Group<S> {
                  What was changed there since is lost"
             ),
         });
-        self.take_up(head, Header { epoch: arrival.epoch, given: None, ..header })
+        self.take_up(head, self.not_served_yet(&arrival, header))
+    }
+
+    /// The header of rows that came by an order. Until its server serves it, another map than one that goes on from that order
+    /// may know of newer rows elsewhere: as if all of them had been given away, to this server.
+    fn not_served_yet(&self, arrival: &Arrival, header: Header) -> Header {
+        let given = Some(Given { epoch: arrival.epoch, to: self.host.own });
+        Header { epoch: arrival.epoch, given, ..header }
     }
 
     /// All of it is here: it is a shard of this group, and mgmtd is to know it before anybody is served.
@@ -339,8 +367,7 @@ impl<S: Store> Group<S> {
         // The log knows its head before any record of it.
         let moves = Moves { came: Vec::from([head]), gone: Vec::new() };
         self.host.log(&[], Batch::new(), Record::moves(self.host.next_seq(), &moves))?;
-        // Where it comes from it is given away, not here.
-        let header = Header { epoch: arrival.epoch, given: None, ..header };
+        let header = self.not_served_yet(&arrival, header);
         self.host.out.note(format!("shard {id} has come from node {}", arrival.source.unwrap_or_default()));
         self.take_up(head, header)
     }

@@ -17,7 +17,8 @@ record! {
 }
 
 record! {
-    /// All rows of a shard were told to another server, which serves it from then on if mgmtd says so.
+    /// All rows of a shard were told to another server, which serves it from then on if mgmtd says so; or to this one, which
+    /// has not served them yet.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Given {
         /// Epoch of the shard's place in the map by which they were.
@@ -52,7 +53,7 @@ record! {
     } tags {
         /// Since this era began not everybody has told what is open: these rows, an older copy, do not say of whom to wait.
         1 => pub era_untold: Option<bool>,
-        /// It was given away, if mgmtd says so.
+        /// It was given away, if mgmtd says so; or has come, and was not served yet.
         2 => pub given: Option<Given>,
     }
 }

@@ -306,7 +306,7 @@ fn the_newest_copy_stays() {
         assert!(!bed.server.has_term(SHARD));
         if !apart {
             // mgmtd has heard that it is here.
-            let active = MapReply { version: MapVersion(42), ..placed(ShardState::Active, &[OWN], 7) };
+            let active = MapReply { version: MapVersion(42), ..placed(ShardState::Active, &[OWN], 8) };
             bed.step(Input::Map { own: OWN, map: active });
             let to = bed.send_as(ME, SHARD, 0, GetAttr { ino: file }.into());
             assert!(bed.replies[&to].1.is_ok());
@@ -417,7 +417,7 @@ fn a_map_of_before_a_move_ends_nobody() {
             }
             there.tick(100);
         }
-        let said = if has_rows { "is here already" } else { "it has no rows of it" };
+        let said = if has_rows { "it is served from those that are here" } else { "it has no rows of it" };
         assert!(there.warnings.iter().any(|line| line.contains(said)), "{:?}", there.warnings);
         assert_eq!(there.server.formatted().iter().any(|at| at.shard == SHARD), has_rows);
     }
@@ -448,7 +448,7 @@ fn a_map_of_before_a_move_ends_nobody() {
 /// that knows can give it back.
 #[test]
 fn a_map_of_before_a_move_serves_no_older_rows() {
-    let (mut bed, moving) = source();
+    let (mut bed, _) = source();
     let whole = |bed: &mut Bed| -> Result<(), Refusal> {
         let mut ask = first();
         loop {
@@ -511,16 +511,27 @@ fn a_map_of_before_a_move_serves_no_older_rows() {
     assert!(whole(&mut cut).is_err());
     started(&mut cut, before);
     assert_eq!(at(&mut cut, 1 + jump, 20), Ok(()), "nobody was told the last part");
+}
 
-    // Where it has come, it is not given away.
-    let mut other = Other::new(&[]);
-    let (mut bed, _) = source();
-    assert!(whole(&mut bed).is_err() && whole(&mut bed).is_ok());
-    other.told(&moving, &bed);
-    other.fetch(&mut bed);
-    let active = MapReply { version: MapVersion(41), ..placed(ShardState::Active, &[THERE], 3 + jump) };
-    other.told(&active, &bed);
-    assert!(other.server.has_term(SHARD));
+/// Goal: where a shard has come it is served by a map that knows of that; by another one, from a backup, once it was served.
+#[test]
+fn a_map_that_does_not_know_of_the_last_move_serves_nothing() {
+    for knows in [true, false] {
+        let mut other = Other::new(&[]);
+        let (mut bed, moving) = source();
+        other.told(&moving, &bed);
+        other.fetch(&mut bed);
+        let at = |version, epoch| MapReply {
+            version: MapVersion(version),
+            ..placed(ShardState::Active, &[THERE], epoch)
+        };
+        let jump = 1 << crate::limit::EPOCH_HISTORY_BITS;
+        other.told(&at(41, if knows { 3 } else { 3 + jump }), &bed);
+        assert_eq!(other.server.has_term(SHARD), knows);
+        assert_eq!(other.warnings.iter().any(|line| line.contains("were never served")), !knows);
+        other.told(&at(42, 4 + 2 * jump), &bed);
+        assert_eq!(other.server.has_term(SHARD), knows);
+    }
 }
 
 /// Goal: a client that waits for events by a shard that goes to another server is answered at once, so that it asks there.

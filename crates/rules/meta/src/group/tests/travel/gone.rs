@@ -200,6 +200,54 @@ fn what_had_just_come_is_served() {
     assert_eq!(rows(other.server.store()), rows(bed.server.store()));
 }
 
+/// Goal: a copy that came and was never served is not taken for the newest because its source has no rows any more, or is gone:
+/// the source went on, and gave them to a third server.
+#[test]
+fn a_copy_that_was_never_served_is_not_the_newest() {
+    let emptied = emptied();
+    for is_gone in [false, true] {
+        let mut other = Other::new(&[]);
+        let (mut bed, moving) = source();
+        other.told(&moving, &bed);
+        other.fetch(&mut bed);
+        let mut source = self::emptied();
+        for (version, is_lost) in [(50, false), (51, true)] {
+            let order = match is_gone {
+                true => given_up(OWN, THERE, version + JUMP),
+                false => placed(ShardState::Moving, &[OWN, THERE], version + JUMP),
+            };
+            let order = MapReply { version: MapVersion(version), ..order };
+            let order = if is_lost { as_it_is(order) } else { order };
+            source.step(Input::Map { own: OWN, map: order.clone() });
+            other.told(&order, &emptied);
+            other.fetch(&mut source);
+            assert!(is_told(&other.warnings, "came, and were never served"), "{:?}", other.warnings);
+            assert_eq!(has_come(&other.server, version + JUMP), is_lost, "{is_gone}: {:?}", other.warnings);
+        }
+    }
+}
+
+/// Goal: the word that newer rows are lost is of one order: called back, or given to another server without it, older rows are
+/// as little served as before; also those that the server had itself.
+#[test]
+fn the_word_is_of_one_order() {
+    let mut bed = giver(config());
+    let at = |version, map| MapReply { version: MapVersion(version), ..map };
+    let lost = at(41, as_it_is(placed(ShardState::Moving, &[OWN, THIRD], 2 + JUMP)));
+    bed.step(Input::Map { own: OWN, map: lost.clone() });
+    let mut third = Other { own: THIRD, ..Other::new(&[]) };
+    third.told(&lost, &bed);
+    third.fetch(&mut bed);
+    assert!(has_come(&third.server, 2 + JUMP));
+    bed.step(Input::Map { own: OWN, map: at(42, placed(ShardState::Active, &[OWN], 3 + JUMP)) });
+    assert!(bed.server.withheld().eq([(SHARD, THERE)]));
+    let again = at(43, placed(ShardState::Moving, &[OWN, THIRD], 4 + JUMP));
+    bed.step(Input::Map { own: OWN, map: again.clone() });
+    third.told(&again, &bed);
+    third.fetch(&mut bed);
+    assert!(!has_come(&third.server, 4 + JUMP), "{:?}", third.warnings);
+}
+
 /// Goal: rows that were given on from here are not served again, and it is said to whom they went.
 #[test]
 fn who_gave_it_on_says_to_whom() {
