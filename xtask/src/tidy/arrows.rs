@@ -135,7 +135,7 @@ pub fn check(tree: &Tree, report: &mut Report) {
             let mut may = allowed.iter().copied().flatten().chain(extra);
             if ours && !itself && !may.any(|name| name == dependency) {
                 let what = format!("{} ({layer:?}) must not depend on {dependency}", manifest.name);
-                let fix = "move what is needed down a layer, or let the caller pass it in (docs/design 2.5)";
+                let fix = "move what is needed down a layer, or let the caller pass it in (docs/design/README.md, \"2. Boundaries\", 5)";
                 report.add(manifest.path, *line, what, fix);
             }
             if *kind == Kind::Normal && is_pure(*layer) && OF_THE_HANDS.contains(&dependency.as_str()) {

@@ -1,5 +1,6 @@
-//! Numbers that `docs/design/wire.md` keeps for later are used by nothing: a tag, or the number of a message, means one thing
-//! for ever.
+//! Numbers that `docs/design/wire.md` keeps for later are used by nothing: a tag, the number of a message, of an event or of
+//! a table of rows means one thing for ever. Bits of flags, and the byte of the handshake, stand in no list that could be
+//! read here; a test refuses that byte (`skep-fuzz`, `stranger.rs`).
 
 use super::{Report, Tree};
 use std::collections::BTreeSet;
@@ -30,7 +31,10 @@ const RECORDS: [(&str, &[&str]); 4] = [
     ("slot row", &["SlotRow"]),
 ];
 
-/// Checks every record and message of vocabulary and rules.
+/// The enumeration of tables of rows.
+const ROW_TABLES: &str = "Table";
+
+/// Checks every record, event, table and message of vocabulary and rules.
 pub fn check(tree: &Tree, report: &mut Report) {
     let Some(page) = tree.file(PAGE) else { return };
     let (tags, messages) = reserved(&page.text);
@@ -42,10 +46,10 @@ pub fn check(tree: &Tree, report: &mut Report) {
                 if message.is_some_and(|message| messages.contains(&message)) {
                     report.add(&file.path, number, format!("{record} has a number that {PAGE} keeps"), FIX);
                 }
-            } else if let Some(tag) = tag_in(line)
-                && tags.contains(&(record.clone(), tag))
+            } else if let Some(used) = tag_in(line).or_else(|| variant_in(line))
+                && tags.contains(&(record.clone(), used))
             {
-                report.add(&file.path, number, format!("{record} uses tag {tag}, which {PAGE} keeps"), FIX);
+                report.add(&file.path, number, format!("{record} uses {used}, which {PAGE} keeps"), FIX);
             }
         }
     }
@@ -55,10 +59,11 @@ fn is_of_formats(path: &str) -> bool {
     path.starts_with("crates/vocabulary/") || path.starts_with("crates/rules/")
 }
 
-/// The name of the record that begins in the line, and the number of a message.
+/// The name of the record or enumeration that begins in the line, and the number of a message.
 fn begins(line: &str) -> Option<(String, Option<u32>)> {
     let line = line.trim();
-    if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.strip_suffix(" {")) {
+    let named = ["pub struct ", "pub enum "].iter().find_map(|kind| line.strip_prefix(kind));
+    if let Some(name) = named.and_then(|rest| rest.strip_suffix(" {")) {
         return Some((name.to_owned(), None));
     }
     let (name, rest) = line.split_once(" = 0x")?;
@@ -72,7 +77,12 @@ fn tag_in(line: &str) -> Option<u32> {
     number.parse().ok().filter(|_| rest.starts_with("pub "))
 }
 
-/// What the table keeps: tags of records, and numbers of messages.
+/// `Lock(LockOutcome) = 1,`.
+fn variant_in(line: &str) -> Option<u32> {
+    line.trim().strip_suffix(',')?.rsplit_once(" = ")?.1.parse().ok()
+}
+
+/// What the table keeps: tags of records and numbers in enumerations, each by its name, and numbers of messages.
 fn reserved(page: &str) -> (BTreeSet<(String, u32)>, BTreeSet<u32>) {
     let (mut tags, mut messages) = (BTreeSet::new(), BTreeSet::new());
     let table = page.split(HEADING).nth(1).unwrap_or_default().lines().filter(|line| line.starts_with("| "));
@@ -82,11 +92,14 @@ fn reserved(page: &str) -> (BTreeSet<(String, u32)>, BTreeSet<u32>) {
         let mut records: Vec<&str> = place.split('`').skip(1).step_by(2).collect();
         let named = RECORDS.iter().filter(|(words, _)| place.contains(words));
         records.extend(named.flat_map(|(_, records)| *records));
+        if let Some(table) = place.strip_prefix("row, table ").and_then(|number| number.parse().ok()) {
+            tags.insert((ROW_TABLES.to_owned(), table));
+        }
         for part in kept.split(';') {
             let numbers = numbers_in(part);
             if part.contains("0x") {
                 messages.extend(numbers);
-            } else if part.contains("tag") {
+            } else if part.contains("tag") || part.contains("number") {
                 let each = |record: &&str| {
                     numbers.iter().map(|tag| ((*record).to_owned(), *tag)).collect::<Vec<_>>()
                 };
@@ -120,7 +133,26 @@ mod tests {
 
     const TABLE: &str = "# Wire\n\n### Reserved\n\n| field | message or row | number | meaning |\n| --- | --- | --- | --- |\n\
                          | job | `ShardCall`, chunk requests | tag 17 | x |\n\
-                         | quotas | messages; `SetAttr` | 0x0234 to 0x0236, 0x0118; tag 1 | x |\n";
+                         | quotas | messages; `SetAttr` | 0x0234 to 0x0236, 0x0118; tag 1 | x |\n\
+                         | recall | `Event` | number 3 | x |\n\
+                         | usage | row, table 22 | shard, u8 kind (1 user, 2 group) -> used | x |\n\
+                         | owner | row, table of deletions | tag 1 | x |\n";
+
+    /// Goal: events and tables of rows may not take a kept number, other enumerations may.
+    #[test]
+    fn kept_numbers_are_in_no_enumeration() {
+        let path = "crates/rules/meta/src/a.rs";
+        for (variant, found) in [
+            ("Event {\n    Lock(LockOutcome) = 3,", 1),
+            ("Event {\n    Lock(LockOutcome) = 1,", 0),
+            ("Table {\n    Usage = 22,", 1),
+            ("Table {\n    Header = 1,", 0),
+            ("Other {\n    A = 22,\n    B = 3,", 0),
+        ] {
+            let code = format!("pub enum {variant}\n}}\n");
+            assert_eq!(findings(check, &[(PAGE, TABLE), (path, &code)]).len(), found, "{variant}");
+        }
+    }
 
     /// Goal: what is kept is found in records and messages, one by one, in ranges, and where words stand for several; other
     /// numbers pass.
