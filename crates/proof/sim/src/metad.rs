@@ -78,6 +78,7 @@ fn limits(seed: u64) -> Limits {
         reads: draw(9, 1),
         recovery_reads: draw(8, 1),
         report_rows: draw(8, 1),
+        shards_told: draw(6, 1),
         ..Limits::default()
     }
 }
