@@ -212,7 +212,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "fuzz",
         title: "readers of bytes from outside, fuzzed by the code that inputs reach",
-        command: &["cargo", "xtask", "fuzz", "--runs", "50000"],
+        command: &["cargo", "xtask", "fuzz", "--runs", "20000"],
         limit: COMPILING,
         always: true,
         transport: None,

@@ -143,6 +143,12 @@ impl KeyFile {
         std::fs::File::open(dir)?.sync_all()
     }
 
+    /// A text as a file of it is read, and as it would be written. For the fuzzer.
+    #[cfg(feature = "testing")]
+    pub fn again(text: &str) -> Option<String> {
+        Self::parse(text).ok().map(|key| key.text())
+    }
+
     fn text(&self) -> String {
         format!("{FORMAT} {:016x} {} {}\n", self.id, self.holds.as_str(), hex(&self.secret))
     }

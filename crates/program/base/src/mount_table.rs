@@ -59,7 +59,8 @@ pub fn covering<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEn
     over.max_by_key(|mount| mount.point.as_os_str().len())
 }
 
-fn parse(text: &[u8]) -> Vec<MountEntry> {
+/// Those of a list as the kernel writes it; lines that are none are left out.
+pub fn parse(text: &[u8]) -> Vec<MountEntry> {
     text.split(|b| *b == b'\n').filter_map(parse_line).collect()
 }
 

@@ -58,7 +58,7 @@ pub fn run(target: &Target, seed: u64, runs: u64, time: Option<Duration>) -> Res
     let mut done = 0;
     let over = |done: u64| match time {
         Some(time) => done.is_multiple_of(LOOK_EVERY) && begin.elapsed() >= time,
-        None => done >= runs,
+        None => done >= runs.div_ceil(target.one_in),
     };
     while !over(done) {
         let input = changed(&mut dice, &kept, target.fixed);
@@ -100,7 +100,13 @@ mod tests {
             if input.len() == 2 { Err("two bytes are three".to_owned()) } else { Ok(()) }
         }
         for (read, word) in [(panics as fn(&[u8]) -> _, "panicked"), (hoards, "memory"), (lies, "three")] {
-            let target = Target { name: "t", seeds: vec![b"seed".to_vec()], fixed: 0, read: Box::new(read) };
+            let target = Target {
+                name: "t",
+                seeds: vec![b"seed".to_vec()],
+                fixed: 0,
+                one_in: 1,
+                read: Box::new(read),
+            };
             let broken = run(&target, 1, 100_000, None).expect_err(word);
             assert!(broken.what.contains(word), "{}", broken.what);
             assert!(once(&target, &broken.input).is_err(), "{word}: its input shows nothing");

@@ -22,7 +22,7 @@ use clap::Parser;
 struct Arguments {
     /// Targets; none: all.
     targets: Vec<String>,
-    /// Inputs for each target.
+    /// Inputs for each target; for texts, which take longest, a tenth.
     #[arg(long, default_value_t = 20_000)]
     runs: u64,
     /// Minutes for all targets together, instead of a number of inputs.

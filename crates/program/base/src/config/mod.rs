@@ -20,6 +20,8 @@ use std::sync::OnceLock;
 
 pub use error::{ConfigError, Origin, Problem};
 pub use layers::Loaded;
+#[cfg(feature = "testing")]
+pub use layers::assemble;
 pub use metad::MetadConfig;
 pub use mgmtd::MgmtdConfig;
 pub use mount::MountConfig;

@@ -26,7 +26,7 @@ pub fn target() -> Target {
         Some(reply) => read(input, reply),
         None => Err("there is no memory for replies".to_owned()),
     };
-    Target { name: "fuse", seeds: seeds.collect(), fixed: 0, read: Box::new(read) }
+    Target { name: "fuse", seeds: seeds.collect(), fixed: 0, one_in: 1, read: Box::new(read) }
 }
 
 fn request(opcode: u32, body: &[u8]) -> Vec<u8> {

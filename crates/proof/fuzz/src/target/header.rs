@@ -17,7 +17,7 @@ pub fn target() -> Target {
         bytes
     };
     let seeds = vec![seed(Header::request(0x201, 7)), seed(Header::request(0x301, 8).reply())];
-    Target { name: "header", seeds, fixed: 0, read: Box::new(read) }
+    Target { name: "header", seeds, fixed: 0, one_in: 1, read: Box::new(read) }
 }
 
 fn read(input: &[u8]) -> Result<(), String> {

@@ -32,5 +32,22 @@ pub fn target() -> Target {
         Err(text) if text.is_empty() => Err("a connection was closed without a reason".to_owned()),
         Err(_) => Ok(()),
     };
-    Target { name: "stranger", seeds, fixed: 0, read: Box::new(read) }
+    Target { name: "stranger", seeds, fixed: 0, one_in: 1, read: Box::new(read) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: kinds of keys that `docs/design/wire.md` keeps for later are refused as such, not taken for the one there is.
+    #[test]
+    fn other_kinds_of_keys_are_refused() {
+        let keyring = Keyring::insecure();
+        for kind in 0..=u8::MAX {
+            let bytes = [&b"SKEPHELO\x01\x01\x02"[..], &[kind], &[0; 10]].concat();
+            let met = meet_stranger(&bytes, &keyring);
+            let is_refused = met.is_err_and(|text| text.contains(&format!("a key of kind {kind};")));
+            assert_eq!(is_refused, kind != 0, "{kind}");
+        }
+    }
 }
