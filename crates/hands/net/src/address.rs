@@ -69,7 +69,7 @@ impl Endpoint {
             Some(_) => return Err(fail("the port is not a number up to 65535")),
             None => default_port.ok_or_else(|| fail("the port is missing"))?,
         };
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/' || c == '\0') {
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || "/[]\0".contains(c)) {
             return Err(fail("the host is empty or has characters that no host name has"));
         }
         Ok(Self::Tcp(host.to_owned(), port))
@@ -161,6 +161,8 @@ mod tests {
             "host:+1",
             "[::1",
             "[::1]x:1",
+            "[[::1]:1]:2",
+            "h]:1",
             "unix:run",
             "a b:1",
             &long,
