@@ -57,7 +57,7 @@ impl FromStr for Address {
                 None => (text, None),
             },
         };
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || "/[]\0".contains(c)) {
             return wrong("write \"host:port\", \"host\" or \"unix:PATH\"");
         }
         match port.map(str::parse::<u16>) {
@@ -168,6 +168,7 @@ mod tests {
             ("h:", "1 to 65535"),
             ("fd00::1", "brackets"),
             ("[::1", "closing"),
+            ("[[::1]", "host:port"),
             ("[::1]x", "after"),
             ("unix:", "missing"),
         ] {
