@@ -88,7 +88,13 @@ impl Server {
         let reply_to = self.next;
         let (incarnation, node) = (Incarnation(1), NodeId(0));
         let peer = PeerIdentity { role: Role::Client, client: ClientId(1), incarnation, node };
-        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(self.next), epoch: 1 };
+        let call = ShardCall {
+            shard: ShardId(0),
+            slot: Slot(0),
+            seq: Seq(self.next),
+            epoch: 1,
+            ..ShardCall::default()
+        };
         self.step(Input::Request(Request { reply_to, peer, epoch: FenceEpoch(0), call, message }))?;
         Ok(reply_to)
     }

@@ -139,7 +139,8 @@ impl Bench {
         self.newest = self.newest.max(client);
         let seq = self.seqs.entry(client).or_default();
         *seq += 1;
-        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(*seq), epoch: 1 };
+        let call =
+            ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(*seq), epoch: 1, ..ShardCall::default() };
         let (incarnation, node) = (Incarnation(1), NodeId(0));
         let peer = PeerIdentity { role: Role::Client, client: ClientId(client), incarnation, node };
         self.next += 1;

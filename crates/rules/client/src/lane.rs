@@ -99,7 +99,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let seq = if changing { self.position.borrow_mut().next_seq(shard) } else { Seq(0) };
         let mut body = Vec::with_capacity(128);
         // The epoch is told at each try, as it is known then.
-        ShardCall { shard, slot: self.slot, seq, epoch: 0 }.encode(&mut body);
+        ShardCall { shard, slot: self.slot, seq, epoch: 0, ..ShardCall::default() }.encode(&mut body);
         message.encode(&mut body);
         body
     }

@@ -126,7 +126,13 @@ impl Bench {
             incarnation: Incarnation(1),
             node: NodeId(0),
         };
-        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(self.seq), epoch: 1 };
+        let call = ShardCall {
+            shard: ShardId(0),
+            slot: Slot(0),
+            seq: Seq(self.seq),
+            epoch: 1,
+            ..ShardCall::default()
+        };
         let request = Request { reply_to: self.seq, peer, epoch: FenceEpoch(0), call, message };
         self.step(Input::Request(request));
         if self.out.replies.is_empty() {

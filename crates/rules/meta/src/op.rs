@@ -86,6 +86,7 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         | MetaRequest::AskOutcome(_)
         | MetaRequest::FetchRows(_)
         | MetaRequest::AskHistory(_)
+        | MetaRequest::Recalled(_)
         | MetaRequest::GroupStats(_) => {
             Err(Refusal::with(Status::MALFORMED, "the server answers this itself").into())
         }
@@ -123,6 +124,7 @@ pub fn changes(request: &MetaRequest) -> bool {
         | MetaRequest::AskOutcome(_)
         | MetaRequest::FetchRows(_)
         | MetaRequest::AskHistory(_)
+        | MetaRequest::Recalled(_)
         | MetaRequest::Prepare(_)
         | MetaRequest::Decide(_) => false,
         _ => true,

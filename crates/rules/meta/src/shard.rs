@@ -217,7 +217,7 @@ impl Shard {
 
     /// The stamp of an answer that shows the shard as it is now.
     pub fn stamp(&self) -> ShardStamp {
-        ShardStamp { term: self.term(), index: self.last, durable: self.durable }
+        ShardStamp::new(self.term(), self.last, self.durable)
     }
 
     /// The same of an answer that says nothing of its state. A term that is not on stable storage is not shown: it may be

@@ -445,7 +445,7 @@ impl Bed {
             incarnation: Incarnation(1),
             node: NodeId(0),
         };
-        let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq), epoch: 1 };
+        let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq), epoch: 1, ..ShardCall::default() };
         self.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
         to
     }

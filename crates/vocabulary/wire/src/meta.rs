@@ -15,6 +15,7 @@ mod get_xattr;
 mod group_stats;
 mod grow;
 mod inspect;
+mod lease;
 mod link;
 mod list;
 mod list_xattr;
@@ -26,6 +27,7 @@ mod make_symlink;
 mod open;
 mod read_inline;
 mod read_link;
+mod recalled;
 mod reclaim;
 mod remove_dir;
 mod remove_xattr;
@@ -60,6 +62,7 @@ pub use get_xattr::GetXattr;
 pub use group_stats::GroupStats;
 pub use grow::Grow;
 pub use inspect::Inspect;
+pub use lease::{Grant, LeaseKind, LeaseTime, Recall, RecallKind, Wish};
 pub use link::Link;
 pub use list::List;
 pub use list_xattr::ListXattr;
@@ -73,6 +76,7 @@ pub use make_symlink::MakeSymlink;
 pub use open::Open;
 pub use read_inline::ReadInline;
 pub use read_link::ReadLink;
+pub use recalled::Recalled;
 pub use reclaim::{Reclaim, ReclaimReply};
 pub use remove_dir::RemoveDir;
 pub use remove_xattr::RemoveXattr;
@@ -100,5 +104,5 @@ pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, GroupStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome, FetchRows, AskHistory }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, GroupStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome, FetchRows, AskHistory, Recalled }
 }

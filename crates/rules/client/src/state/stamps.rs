@@ -151,7 +151,7 @@ mod tests {
     use alloc::vec;
 
     fn stamp(term: u64, index: u64, durable: u64) -> ShardStamp {
-        ShardStamp { term: Term(term), index: LogIndex(index), durable: LogIndex(durable) }
+        ShardStamp::new(Term(term), LogIndex(index), LogIndex(durable))
     }
 
     /// Goal: a change stays open until its own term says that it is durable, or Sync does.

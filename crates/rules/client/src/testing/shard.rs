@@ -74,8 +74,7 @@ impl Shard {
     /// An answer with the stamp before it.
     pub fn stamped<T: Encode>(&self, reply: &T) -> Vec<u8> {
         let mut body = Vec::new();
-        ShardStamp { term: Term(self.term), index: LogIndex(self.index), durable: LogIndex(self.durable) }
-            .encode(&mut body);
+        ShardStamp::new(Term(self.term), LogIndex(self.index), LogIndex(self.durable)).encode(&mut body);
         reply.encode(&mut body);
         body
     }

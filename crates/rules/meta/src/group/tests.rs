@@ -91,7 +91,8 @@ fn lives_of_a_client() {
             incarnation: Incarnation(incarnation),
             node: NodeId(0),
         };
-        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(seq), epoch: 0 };
+        let call =
+            ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(seq), epoch: 0, ..ShardCall::default() };
         let message = create(Ino::ROOT, text).into();
         bed.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
         bed.reply::<OpenReply>(to).unwrap().map(|_| ())
@@ -143,7 +144,7 @@ fn sync_never_lies() {
     let durable = bed.log.len() as u64;
     bed.auto_sync = false;
     let to = bed.send(ME, create(Ino::ROOT, "b"));
-    let stamp = bed.replies[&to].0;
+    let stamp = bed.replies[&to].0.clone();
     assert!(stamp.durable < stamp.index, "answered from the page cache, and it says so");
     let wait = bed.send(ME, Sync { term: stamp.term, index: stamp.index });
     assert!(!bed.replies.contains_key(&wait));
@@ -175,7 +176,7 @@ fn an_old_answer_vouches_for_itself_only() {
         bed.create(OTHER, Ino::ROOT, &format!("{n}"));
     }
     let to = bed.resend(ME, create(Ino::ROOT, "a"));
-    let stamp = bed.replies[&to].0;
+    let stamp = bed.replies[&to].0.clone();
     assert!(stamp.term < bed.term() && bed.last() > stamp.index);
     assert_eq!(stamp.durable, stamp.index);
 }

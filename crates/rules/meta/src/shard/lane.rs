@@ -253,7 +253,7 @@ impl Shard {
         request: Request,
         slot: SlotRow,
     ) -> Result<(), StoreError> {
-        let stamp = ShardStamp { term: slot.term, index: slot.index, durable: self.durable };
+        let stamp = ShardStamp::new(slot.term, slot.index, self.durable);
         self.reopen(host, &request, &slot.body.0);
         let result = Ok(slot.body.0);
         let what = match slot.gate {

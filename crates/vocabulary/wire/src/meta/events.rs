@@ -1,6 +1,6 @@
 //! `Events`: what a metadata server has to tell a mount of its own accord.
 
-use super::LockOutcome;
+use super::{LockOutcome, Recall};
 use skep_types::codec::Growing;
 use skep_types::{ShardId, Term, record, union};
 
@@ -24,6 +24,8 @@ union! {
         Lock(LockOutcome) = 1,
         /// A shard began a term.
         Term(TermBegun) = 2,
+        /// A shard takes back a lease, or a part of what it covers. Only who wished for leases has any.
+        Recall(Recall) = 3,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Small records that requests are made of.
 
+use super::{Grant, LeaseTime};
 use skep_types::codec::Bytes;
 use skep_types::{
     Attr, ClientId, Ino, Layout, LogIndex, Mode, Policy, ProjectId, Seq, ShardId, Slot, Term, byte_enum,
@@ -18,12 +19,17 @@ skep_types::record! {
         pub seq: Seq,
         /// The shard's epoch in the sender's map; 0 = it has none.
         pub epoch: u64,
+    } tags {
+        /// Leases that the answer may give: [`Wish`].
+        19 => pub wish: Option<u8>,
+        /// So often have all leases of this mount at this group lapsed.
+        22 => pub lapses: Option<u64>,
     }
 }
 
 skep_types::record! {
     /// Stands before the body of every answer of a shard, refusals included.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct ShardStamp {
         /// Term of the log.
         pub term: Term,
@@ -31,6 +37,20 @@ skep_types::record! {
         pub index: LogIndex,
         /// Log index that is on stable storage.
         pub durable: LogIndex,
+    } tags {
+        /// Leases that it gives.
+        19 => pub grants: Option<alloc::vec::Vec<Grant>>,
+        /// It renews the leases that the asking mount has at this group.
+        23 => pub renews: Option<LeaseTime>,
+        /// Other inodes that the change touched, as they are after it.
+        30 => pub touched: Option<alloc::vec::Vec<Attr>>,
+    }
+}
+
+impl ShardStamp {
+    /// Without leases.
+    pub fn new(term: Term, index: LogIndex, durable: LogIndex) -> Self {
+        Self { term, index, durable, ..Self::default() }
     }
 }
 

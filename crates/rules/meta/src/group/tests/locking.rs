@@ -158,7 +158,7 @@ fn events_are_of_the_group() {
         let wait = skep_wire::meta::Events { received: 0, wait_ms: 60_000 };
         bed.send_as(OTHER, ShardId(shard), 0, wait.into())
     };
-    let through = |bed: &Bed, to: u64| bed.replies[&to].0;
+    let through = |bed: &Bed, to: u64| bed.replies[&to].0.clone();
     let older = ask(&mut bed, 0);
     let to = ask(&mut bed, 1);
     assert!(told(&mut bed, older).unwrap().events.0.is_empty());

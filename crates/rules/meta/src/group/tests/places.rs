@@ -12,7 +12,7 @@ fn ask(bed: &mut Bed, shard: u16, epoch: u64) -> Result<(), Refusal> {
     bed.next_reply += 1;
     let (client, incarnation) = (ClientId(1), Incarnation(1));
     let peer = PeerIdentity { role: Role::Client, client, incarnation, node: NodeId(0) };
-    let call = ShardCall { shard: ShardId(shard), slot: Slot(9), seq: Seq(0), epoch };
+    let call = ShardCall { shard: ShardId(shard), slot: Slot(9), seq: Seq(0), epoch, ..ShardCall::default() };
     let message = GetAttr { ino: Ino::new(ShardId(shard), 1) }.into();
     bed.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
     match bed.replies[&to].1.clone() {

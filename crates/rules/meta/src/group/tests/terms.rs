@@ -191,7 +191,7 @@ fn a_shard_without_a_place_keeps_quiet() {
     away.shards[0].leader = NodeId(9);
     step(&mut server, Input::Map { own: OWN, map: away }, &mut out);
     assert!(server.has_term(ShardId(1)) && !server.has_term(ShardId(0)));
-    assert_eq!((server.standing(ShardId(0)), out.tasks.len()), (Some(before), 0));
+    assert_eq!((server.standing(ShardId(0)), out.tasks.len()), (Some(before.clone()), 0));
     assert_eq!(server.next_deadline(), None);
     let back = MapReply { version: MapVersion(8), ..map(2, 5) };
     step(&mut server, Input::Map { own: OWN, map: back }, &mut out);
