@@ -94,7 +94,7 @@ record! {
         pub cuts: u64,
         /// How often the change time of the content was set to a given one.
         pub time_sets: u64,
-        /// [`Attr::MTIME_GIVEN`]; other bits are those of later releases, and are passed over.
+        /// [`Attr::MTIME_GIVEN`] and the others; bits of later releases are passed over.
         pub flags: u32,
     }
 }
@@ -102,6 +102,15 @@ record! {
 impl Attr {
     /// The change time is a given one: nothing was written since.
     pub const MTIME_GIVEN: u32 = 1;
+
+    /// It has no ACL.
+    pub const NO_ACL: u32 = 1 << 1;
+    /// It has no capability (the extended attribute that gives a program rights).
+    pub const NO_CAPABILITY: u32 = 1 << 2;
+    /// It has no other extended attributes.
+    pub const NO_OTHER_XATTR: u32 = 1 << 3;
+    /// The lease on its directory that the answer gives covers these attributes.
+    pub const COVERED: u32 = 1 << 4;
 
     /// Is the change time a given one?
     pub fn is_mtime_given(&self) -> bool {
