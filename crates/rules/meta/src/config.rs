@@ -25,6 +25,8 @@ pub struct Config {
     pub target_reserve: u64,
     /// Time that clients have to reclaim opens after a restart.
     pub grace_ms: u64,
+    /// So long leases hold without being renewed; 0: none are given.
+    pub lease_ms: u64,
     /// Most open files of one client.
     pub opens_per_client: usize,
     /// The life that the server begins, as peers are told in the handshake.
@@ -61,6 +63,7 @@ impl Default for Config {
             chooser: Chooser::Balanced,
             target_reserve: 0,
             grace_ms: 75_000,
+            lease_ms: 4_000,
             opens_per_client: 1 << 20,
             life: Incarnation(0),
             opens: OPENS_MAX,

@@ -5,6 +5,7 @@ use crate::command::{Caller, Decided};
 use crate::config::HashFn;
 use crate::fail::{Fail, Need, corrupt};
 use crate::key::{self, Table};
+use crate::limit::GRANTS_PER_ANSWER;
 use crate::row::deletion::Deletion;
 use crate::row::growth::Growth;
 use crate::row::header::{Header, Keys};
@@ -16,6 +17,7 @@ use crate::row::{Inode, LinkRef};
 use crate::store::{Key, Store, StoreError, Txn};
 use alloc::format;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use skep_types::{
     Attr, ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, LogPlace, Mode, ShardId,
     Slot, TargetId, Term, Timestamp,
@@ -139,12 +141,21 @@ pub struct Ctx<'a> {
     pub effects: Vec<Effect>,
     /// The answer shows something that is not durable yet.
     pub shows_undurable: bool,
+    /// Directories that it looked at, or made: the answer may lend them.
+    dirs: RefCell<Vec<Ino>>,
 }
 
 impl<'a> Ctx<'a> {
     /// Starts without writes.
     pub fn new(store: &'a (dyn Store + 'a), scene: Scene, choose: &'a mut dyn Choose) -> Self {
-        Self { txn: Txn::new(store), scene, choose, effects: Vec::new(), shows_undurable: false }
+        Self {
+            txn: Txn::new(store),
+            scene,
+            choose,
+            effects: Vec::new(),
+            shows_undurable: false,
+            dirs: RefCell::default(),
+        }
     }
 
     /// The row at `key`.
@@ -178,7 +189,24 @@ impl<'a> Ctx<'a> {
             return Err(astray(ino, self.scene.shard));
         }
         self.require_unlocked(ino)?;
-        self.find_inode(ino)?.ok_or_else(|| Errno::ESTALE.into())
+        let inode = self.find_inode(ino)?.ok_or(Errno::ESTALE)?;
+        if inode.is_dir() {
+            self.looks_at(ino);
+        }
+        Ok(inode)
+    }
+
+    /// A directory, whose state the answer may show.
+    pub fn looks_at(&self, dir: Ino) {
+        let mut dirs = self.dirs.borrow_mut();
+        if dirs.len() < GRANTS_PER_ANSWER && !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    }
+
+    /// Those that it looked at, or made.
+    pub fn take_dirs(&self) -> Vec<Ino> {
+        self.dirs.take()
     }
 
     /// What a transaction has locked is not looked at: whether it is as its row says is not known here.
@@ -205,6 +233,7 @@ impl<'a> Ctx<'a> {
         if inode.nlink == 0 {
             return Err(Errno::ENOENT.into());
         }
+        self.looks_at(ino);
         Ok(inode)
     }
 
@@ -220,6 +249,9 @@ impl<'a> Ctx<'a> {
 
     /// Writes the inode row.
     pub fn put_inode(&mut self, ino: Ino, inode: &Inode) {
+        if inode.is_dir() {
+            self.looks_at(ino);
+        }
         self.put(key::inode(ino), inode);
     }
 

@@ -6,6 +6,7 @@ mod errands;
 mod events;
 mod host;
 mod job;
+mod leases;
 mod map;
 mod message;
 mod reads;
@@ -20,6 +21,7 @@ pub use errands::{Errands, Owner};
 pub use events::Events;
 pub use host::{Host, Load, not_ready};
 pub use job::{Class, Job, JobFailure, JobReply, Line, ShardMessage, Task};
+pub use leases::{Conflict, Touched, names_of, touched};
 pub use message::{Input, Output, PeerIdentity, Read, Reply, Request};
 pub use sessions::Sessions;
 
@@ -80,7 +82,7 @@ impl<S: Store> Group<S> {
             return Err(e.clone());
         }
         self.host.begin_step(now, wall, out);
-        let done = self.input(input).and_then(|()| self.drain());
+        let done = self.input(input).and_then(|()| self.recalls_over()).and_then(|()| self.drain());
         self.tell_events();
         self.host.end_step(out);
         if let Err(e) = &done {
@@ -93,10 +95,12 @@ impl<S: Store> Group<S> {
         match input {
             Input::Request(request) => {
                 self.host.counters.asked(&request.message);
+                self.wishes(&request);
                 self.request(request)
             }
             Input::Gone(to) => {
                 self.host.events.abandon(to);
+                self.host.leases.abandoned(to);
                 let Some(shard) = self.host.held.remove(&to) else { return Ok(()) };
                 self.deliver(shard, |shard, host| shard.abandon(host, to)).map(drop)
             }

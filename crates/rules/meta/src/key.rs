@@ -124,6 +124,12 @@ pub fn writer_of(key: &[u8]) -> Option<(Ino, ClientId)> {
     Some((Ino(u64::from_be_bytes(ino)), ClientId(last_u64(key))))
 }
 
+/// The table of a key, and the number behind it: of tables whose rows belong to inodes, the inode.
+pub fn table_and_ino(key: &[u8]) -> Option<(u8, Ino)> {
+    let ino = key.get(3..11)?.try_into().ok()?;
+    Some((*key.get(2)?, Ino(u64::from_be_bytes(ino))))
+}
+
 /// All slots of a client.
 pub fn slots_of(shard: ShardId, client: ClientId) -> (Key, Key) {
     let at = |client: u64| {

@@ -163,6 +163,17 @@ pub const LOST_CHUNKS_MAX: usize = 4_096;
 /// One that no client has met for so long is forgotten: it may have been put back.
 pub const LOST_FOR_MS: u64 = 60 * 60_000;
 
+/// Leases of all clients of one server: about 150 bytes each. With so many, answers give none.
+pub const LEASES_MAX: usize = 1 << 20;
+/// Leases of one client.
+pub const LEASES_PER_CLIENT_MAX: usize = 1 << 18;
+/// Clients that have a lease on one inode.
+pub const LEASE_HOLDERS_MAX: usize = 256;
+/// Recalls of one inode that name what is to go; behind them a recall takes the whole lease.
+pub const RECALLS_PER_INODE: usize = 1_024;
+/// Leases that one answer gives.
+pub const GRANTS_PER_ANSWER: usize = 4;
+
 /// The limits that a run of the simulator may draw smaller, so that it meets them.
 #[derive(Debug, Clone)]
 pub struct Limits {

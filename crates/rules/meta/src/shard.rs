@@ -13,6 +13,7 @@ mod ends;
 mod grace;
 mod homes;
 mod lane;
+mod lend;
 mod live;
 mod locks;
 mod lost;
@@ -38,8 +39,9 @@ pub use homes::Homes;
 pub use locks::is_circle_over;
 pub use opens::OpenCounts;
 pub use place::is_one_history;
+pub use txns::Begun;
 
-use crate::group::{Host, LOOPBACK, Load, Reply};
+use crate::group::{Host, Load};
 use crate::row::header::{Given, Keys, Terms};
 use crate::store::{Store, StoreError};
 use absorb::Later;
@@ -99,6 +101,8 @@ pub struct Shard {
     locks: Locks,
     ends: Ends,
     grace: Grace,
+    /// What an earlier term has lent may be in use up to then: changes wait.
+    hold: Option<Millis>,
     remembered: Memories,
     waits: Waits,
     /// Requests whose wait is over.
@@ -201,18 +205,13 @@ impl Shard {
         result: Result<Vec<u8>, Refusal>,
     ) {
         host.held.remove(&to);
-        if to & LOOPBACK != 0 {
-            host.loop_answers.push_back((to & !LOOPBACK, result));
-            return;
-        }
-        host.counters.answered(result.is_ok());
         // An answer kept from an older term vouches for itself only: what that term had after it may be
         // lost, and its indexes may be in use again.
         let durable = match stamp.term == self.term() {
             true => self.durable,
             false => self.durable.min(stamp.index),
         };
-        host.out.replies.push(Reply { to, stamp: ShardStamp { durable, ..stamp }, result });
+        host.reply(to, ShardStamp { durable, ..stamp }, result);
     }
 
     /// The stamp of an answer that shows the shard as it is now.

@@ -75,6 +75,8 @@ pub struct Bed {
     pub warnings: Vec<String>,
     /// A newer map was asked for.
     pub wants_map: bool,
+    /// Clients that wish for leases, and how often theirs have lapsed.
+    pub wishes: BTreeMap<u64, u64>,
 }
 
 /// The cluster's key of names.
@@ -180,6 +182,7 @@ impl Bed {
             notes: vec![],
             warnings: vec![],
             wants_map: false,
+            wishes: BTreeMap::new(),
         };
         bed.start(&[]);
         bed
@@ -414,6 +417,11 @@ impl Bed {
         self.step(Input::Tick);
     }
 
+    /// Nobody uses any longer what an earlier term has lent.
+    pub fn end_hold(&mut self) {
+        self.tick(4_200);
+    }
+
     /// The request with a number of its own in the lane; its reply address.
     pub fn send(&mut self, who: Who, message: impl Into<MetaRequest>) -> u64 {
         let message = message.into();
@@ -445,7 +453,9 @@ impl Bed {
             incarnation: Incarnation(1),
             node: NodeId(0),
         };
-        let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq), epoch: 1, ..ShardCall::default() };
+        let lapses = self.wishes.get(&who.client).copied().filter(|_| role == Role::Client);
+        let wish = lapses.map(|_| Wish::SHARED);
+        let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq), epoch: 1, wish, lapses };
         self.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
         to
     }

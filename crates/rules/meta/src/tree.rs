@@ -101,6 +101,7 @@ impl Ctx<'_> {
 
     /// Looks for a name.
     pub fn look(&self, dir: Ino, name: &Name) -> Result<Spot, Fail> {
+        self.looks_at(dir);
         let at = spot(self.scene.hash, &self.scene.keys, dir, name.as_bytes());
         let mut free: Option<Free> = None;
         for index in 0..COLLISIONS_MAX {

@@ -25,6 +25,8 @@ struct Outbox {
     last: u64,
     list: VecDeque<(u64, Event)>,
     parked: Option<Parked>,
+    /// When its client asked last.
+    asked: Millis,
 }
 
 /// An answer that is due.
@@ -91,6 +93,19 @@ impl Events {
         self.tell(client, begun.into());
     }
 
+    /// Does the client hear what it is told: does it ask, or has it within the last `within` milliseconds?
+    pub fn listens(&self, client: ClientId, now: Millis, within: u64) -> bool {
+        let is_near = |outbox: &Outbox| outbox.parked.is_some() || now < outbox.asked.plus(within);
+        self.boxes.get(&client).is_some_and(is_near)
+    }
+
+    /// Recalls say nothing to a client any more that uses nothing.
+    pub fn retract_recalls(&mut self, client: ClientId) {
+        if let Some(outbox) = self.boxes.get_mut(&client) {
+            outbox.list.retain(|(_, event)| !matches!(event, Event::Recall(_)));
+        }
+    }
+
     fn answer_parked(&mut self, client: ClientId) {
         let Some(outbox) = self.boxes.get_mut(&client) else { return };
         if let Some(Parked { to, shard, until }) = outbox.parked.take() {
@@ -119,6 +134,7 @@ impl Events {
             outbox.list.pop_front();
         }
         outbox.parked = Some(Parked { to, shard, until });
+        outbox.asked = now;
         let waits = outbox.list.is_empty() && now < until && !is_old;
         self.deadlines.insert((until, client));
         self.by_address.insert(to, client);

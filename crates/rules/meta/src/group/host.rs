@@ -3,13 +3,14 @@
 use super::errands::Errands;
 use super::events::Events;
 use super::job::ShardMessage;
+use super::leases::Leases;
 use super::message::{Output, Reply, Request};
 use super::reads::Reads;
 use super::sessions::Sessions;
 use super::stats::Counters;
 use crate::config::Config;
 use crate::op;
-use crate::shard::{Homes, OpenCounts};
+use crate::shard::{Begun, Homes, OpenCounts};
 use crate::spread::Spread;
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -89,6 +90,8 @@ pub struct Host<S> {
     pub sessions: Sessions,
     /// Opens of all shards.
     pub opens: OpenCounts,
+    /// What clients may use without asking, of all shards.
+    pub leases: Leases,
     /// What else is bounded over all shards.
     pub load: Load,
     /// The shard that has the request which is to be answered there, of each that it has not answered at once.
@@ -99,6 +102,8 @@ pub struct Host<S> {
     pub waited: u8,
     /// Until then it may wait, once it has waited for anything.
     pub waits_until: Option<Millis>,
+    /// The transaction that the request which is carried out was before.
+    pub begun: Option<Begun>,
     /// Jobs for other servers.
     pub errands: Errands,
     /// What clients are to hear.
@@ -118,6 +123,7 @@ impl<S: Store> Host<S> {
             spread: Spread::new(&config),
             homes: Homes::new(config.life.0),
             events: Events::new(config.life),
+            leases: Leases::new(config.lease_ms),
             last: store.applied(),
             config,
             store,
@@ -144,6 +150,7 @@ impl<S: Store> Host<S> {
             reads: Reads::default(),
             waited: 0,
             waits_until: None,
+            begun: None,
             errands: Errands::default(),
             loop_calls: VecDeque::new(),
             loop_answers: VecDeque::new(),
@@ -198,12 +205,15 @@ impl<S: Store> Host<S> {
 
     /// Answers for no shard.
     pub fn reply(&mut self, to: u64, stamp: ShardStamp, result: Result<Vec<u8>, Refusal>) {
+        self.leases.release(to);
         if to & super::LOOPBACK != 0 {
             self.loop_answers.push_back((to & !super::LOOPBACK, result));
             return;
         }
         self.counters.answered(result.is_ok());
-        self.out.replies.push(Reply { to, stamp, result });
+        let renews = self.leases.answered(to, self.now, |client| self.sessions.lives(client));
+        let grants = stamp.grants.filter(|_| renews.is_some());
+        self.out.replies.push(Reply { to, stamp: ShardStamp { grants, renews, ..stamp }, result });
     }
 
     /// Who asks knows a newer fence list than this server.

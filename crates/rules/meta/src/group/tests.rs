@@ -4,6 +4,7 @@ mod acls;
 mod age;
 mod bounds;
 mod crash;
+mod leases;
 mod locking;
 mod oracle;
 mod places;

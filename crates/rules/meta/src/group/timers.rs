@@ -27,7 +27,10 @@ impl<S: Store> Group<S> {
         }
         let of_shards = self.deadlines.first().map(|(at, _)| *at);
         let sweep = self.travels.deadline(!host.low_space).filter(|_| !host.holds_chores);
-        [of_shards, host.errands.deadline(), host.events.deadline(), sweep].into_iter().flatten().min()
+        [of_shards, host.errands.deadline(), host.events.deadline(), host.leases.deadline(), sweep]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Clients that had not reported what they hold when the grace period ended, and have not since.
@@ -46,6 +49,7 @@ impl<S: Store> Group<S> {
             }
         }
         self.host.events.expire(self.host.now);
+        self.end_leases();
         self.sweep()?;
         let has_read = self.read_on()?;
         self.beginning.extend(has_read);

@@ -40,6 +40,7 @@ impl Shard {
             | MetaRequest::DropLocks(_)
             | MetaRequest::CancelLock(_)
             | MetaRequest::Events(_)
+            | MetaRequest::Recalled(_)
             | MetaRequest::ReserveEnd(_) => role == Role::Client,
             MetaRequest::Create(ref m) if m.open.is_some() => role == Role::Client,
             _ => role != Role::Server,
@@ -55,7 +56,7 @@ impl Shard {
         let client = request.peer.client;
         host.sessions.admit(client)?;
         match request.message {
-            MetaRequest::Reclaim(_) => Ok(()),
+            MetaRequest::Reclaim(_) | MetaRequest::Recalled(_) => Ok(()),
             _ => self.refuse_late(client),
         }
     }

@@ -7,8 +7,9 @@ use crate::group::Host;
 use crate::group::Request;
 use crate::limit::WAIT_DEADLINE_MS;
 use crate::row::slot::Gate;
-use crate::store::Store;
-use skep_types::LogIndex;
+use crate::store::{Store, StoreError};
+use alloc::vec::Vec;
+use skep_types::{Ino, LogIndex};
 use skep_wire::meta::MetaRequest;
 use skep_wire::{Refusal, Status};
 
@@ -20,8 +21,9 @@ impl Shard {
         request: Request,
         done: Done,
         logged: Option<LogIndex>,
-    ) {
-        let stamp = self.stamp();
+        dirs: Vec<Ino>,
+    ) -> Result<(), StoreError> {
+        let stamp = self.lending_stamp(host, &request, dirs)?;
         let to = request.reply_to;
         let gate = match done.gate {
             Gate::Open if host.config.sync_always && logged.is_some() => Gate::Durable,
@@ -31,19 +33,25 @@ impl Shard {
             gate => gate,
         };
         let what = match gate {
-            Gate::Open => return self.answer(host, to, stamp, Ok(done.body)),
-            Gate::Durable if self.durable >= logged.unwrap_or(self.last) => {
-                return self.answer(host, to, stamp, Ok(done.body));
-            }
-            Gate::Durable => For::Durable(logged.unwrap_or(self.last)),
-            Gate::Trim(gate) => For::Trim(gate.ino, gate.id),
+            Gate::Open => None,
+            Gate::Durable if self.durable >= logged.unwrap_or(self.last) => None,
+            Gate::Durable => Some(For::Durable(logged.unwrap_or(self.last))),
+            Gate::Trim(gate) => Some(For::Trim(gate.ino, gate.id)),
         };
-        self.park(host, what, Parked::Answer { to, stamp, result: Ok(done.body) });
+        match what {
+            None => self.answer(host, to, stamp, Ok(done.body)),
+            Some(what) => self.park(host, what, Parked::Answer { to, stamp, result: Ok(done.body) }),
+        }
+        Ok(())
     }
 
     /// Parks, or says BUSY when too many wait.
     pub(super) fn park<S: Store>(&mut self, host: &mut Host<S>, what: For, parked: Parked) {
-        host.out.sync_now |= !matches!(what, For::Rows(_));
+        host.out.sync_now |= !matches!(what, For::Rows(_) | For::Recall(_) | For::Hold);
+        // While it waits for something else others may use again what it is to change.
+        if !matches!(what, For::Rows(_) | For::Recall(_)) {
+            host.leases.release(parked.to());
+        }
         let is_full = host.load.waits >= host.config.limits.waits;
         // A request may wait for one thing after the other: for all of them no longer than for one.
         let until = host.waits_until.unwrap_or(host.now.plus(WAIT_DEADLINE_MS));

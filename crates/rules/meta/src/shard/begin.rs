@@ -52,6 +52,7 @@ impl Shard {
             growths: BTreeSet::new(),
             dead_growths: BTreeSet::new(),
             holders: BTreeMap::new(),
+            hold: None,
             writers: BTreeSet::new(),
             recover_later: Vec::new(),
             next_sweep: None,
@@ -217,6 +218,7 @@ impl Shard {
             living.iter().for_each(|client| host.events.tell_of_term(*client, begun));
         }
         self.grace.begin(living, host.now.plus(host.config.grace_ms));
+        self.hold_changes(host);
         if is_known {
             self.opens_known(host)?;
         }

@@ -3,7 +3,7 @@
 use super::Shard;
 use super::run::Ran;
 use super::txns::Begun;
-use super::waits::{For, Parked};
+use super::waits::{Again, For, Parked};
 use crate::command::Caller;
 use crate::fail::{Need, corrupt};
 use crate::group::Host;
@@ -144,8 +144,8 @@ impl Shard {
             return Ok(());
         }
         let ran = self.run(host, &request, caller, None)?;
-        self.ran(host, request, caller, ran, None);
-        Ok(())
+        let begun = host.begun.take();
+        self.ran(host, request, caller, ran, begun)
     }
 
     /// Sees to the answer of a request that was run.
@@ -156,13 +156,24 @@ impl Shard {
         caller: Option<Caller>,
         ran: Ran,
         begun: Option<Begun>,
-    ) {
+    ) -> Result<(), StoreError> {
         let client = request.peer.client;
         match ran {
-            Ran::Refused(refusal) => {
+            Ran::Refused(refusal, dirs) => {
                 host.out.fetch_map |= host.spread.take_wants_map();
                 self.remember(caller, Some(&refusal));
-                self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+                let stamp = self.lending_stamp(host, &request, dirs)?;
+                self.answer(host, request.reply_to, stamp, Err(refusal));
+            }
+            Ran::Recall(id) => {
+                self.park(
+                    host,
+                    For::Recall(id),
+                    Parked::Again(Again { begun, ..Again::behind(host, request) }),
+                );
+            }
+            Ran::Hold => {
+                self.park(host, For::Hold, Parked::Again(Again { begun, ..Again::behind(host, request) }));
             }
             Ran::Wait(need) => {
                 let what = match need {
@@ -175,7 +186,7 @@ impl Shard {
             }
             Ran::Lacks(rows) => self.await_rows(host, request, rows),
             Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
-            Ran::Done { done, logged } => {
+            Ran::Done { done, logged, dirs } => {
                 if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
                     self.opens.open(&mut host.opens, client, ino, mode, seq);
                 }
@@ -184,9 +195,10 @@ impl Shard {
                     (MetaRequest::Repair(m), Some(_)) => self.note_repair(host, m, client),
                     _ => {}
                 }
-                self.release(host, request, done, logged);
+                self.release(host, request, done, logged, dirs)?;
             }
         }
+        Ok(())
     }
 
     /// Why `client` may not have one more file open.

@@ -53,9 +53,9 @@ impl Shard {
         host: &mut Host<S>,
         again: Again,
     ) -> Result<(), StoreError> {
-        (host.waited, host.waits_until) = (again.waited, again.until);
+        (host.waited, host.waits_until, host.begun) = (again.waited, again.until, again.begun);
         let done = self.carry_out(host, again.request);
-        (host.waited, host.waits_until) = (0, None);
+        (host.waited, host.waits_until, host.begun) = (0, None, None);
         done
     }
 

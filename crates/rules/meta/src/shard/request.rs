@@ -56,6 +56,11 @@ impl Shard {
                 self.sync(host, &request, &m);
                 Ok(())
             }
+            MetaRequest::Recalled(m) => {
+                let m = m.clone();
+                self.recalled(host, &request, &m);
+                Ok(())
+            }
             MetaRequest::AskOutcome(m) => {
                 let m = m.clone();
                 self.tell_outcome(host, &request, &m);

@@ -9,8 +9,7 @@ use crate::choose::{Plan, Recorded};
 use crate::command::{Caller, Choices, Internal, Serials, encode_internal, encode_request};
 use crate::ctx::{Ctx, Done, Effect, Scene};
 use crate::fail::{Fail, Need};
-use crate::group::Host;
-use crate::group::Request;
+use crate::group::{Host, Request, names_of, touched};
 use crate::key;
 use crate::near::Near;
 use crate::op;
@@ -33,15 +32,30 @@ pub enum Ran {
         done: Done,
         /// Its log record.
         logged: Option<LogIndex>,
+        /// Directories that the answer tells of.
+        dirs: Vec<Ino>,
     },
-    /// It had no effect.
-    Refused(Refusal),
+    /// It had no effect. With the directories that this tells of.
+    Refused(Refusal, Vec<Ino>),
     /// It had no effect, and is to be run again.
     Wait(Need),
     /// The same, when other shards have voted.
     Transact(Plan),
     /// The same, when these rows are in memory.
     Lacks(Vec<Wanted>),
+    /// The same, when others have confirmed that they use no longer what it changes.
+    Recall(u64),
+    /// The same, when nobody uses any longer what an earlier term has lent.
+    Hold,
+}
+
+/// A run that may count.
+struct Run {
+    done: Done,
+    batch: Batch,
+    effects: Vec<Effect>,
+    choices: Choices,
+    dirs: Vec<Ino>,
 }
 
 impl Shard {
@@ -57,7 +71,6 @@ impl Shard {
             self.reserve_serials(host)?;
         }
         let scene = Scene { client: request.peer.client, ..self.scene(host, caller) };
-        let index = scene.index;
         let in_place = self.reads_in_place(host);
         let (serials, turns) = (self.serials, host.spread.turns());
         let (writers, sessions) = (&self.writers, &host.sessions);
@@ -89,30 +102,60 @@ impl Shard {
         let mut ctx = Ctx::new(&near, scene, &mut live);
         let ended = operate(&mut ctx, &request.message, &self.opens);
         let lacks = near.take_lacks();
-        if !lacks.is_empty() {
+        let dirs = ctx.take_dirs();
+        let ran = match ended {
+            _ if !lacks.is_empty() => Ran::Lacks(lacks),
+            Err(Fail::Refused(refusal)) => Ran::Refused(refusal, dirs),
+            Err(Fail::Wait(need)) => Ran::Wait(need),
+            Err(Fail::Transact(plan)) => {
+                let names = |is_leased: &dyn Fn(Ino) -> bool| Ok(names_of(&plan, is_leased));
+                let touched = self.touched_by(host, request.peer.client, names)?;
+                self.take_back(host, request, &touched).unwrap_or(Ran::Transact(*plan))
+            }
+            Err(Fail::Store(e)) => return Err(e),
+            Ok(done) if ctx.txn.is_empty() => {
+                Ran::Done { done: done.behind_its_gate(&ctx), logged: None, dirs }
+            }
+            Ok(_) if host.low_space && op::needs_room(&request.message) => no_room(&request.message),
+            Ok(done) => {
+                let done = done.behind_its_gate(&ctx);
+                if deciding.is_none() || !host.config.canary_leaves_lane {
+                    put_slot(&mut ctx, &done);
+                }
+                let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
+                let choices = live.choices;
+                self.settle(host, request, caller, Run { done, batch, effects, choices, dirs })?
+            }
+        };
+        if matches!(ran, Ran::Lacks(_) | Ran::Recall(_) | Ran::Hold) {
             self.serials = serials;
             host.spread.turn_back(turns);
-            return Ok(Ran::Lacks(lacks));
         }
-        let done = match ended {
-            Ok(done) => done.behind_its_gate(&ctx),
-            Err(Fail::Refused(refusal)) => return Ok(Ran::Refused(refusal)),
-            Err(Fail::Wait(need)) => return Ok(Ran::Wait(need)),
-            Err(Fail::Transact(plan)) => return Ok(Ran::Transact(*plan)),
-            Err(Fail::Store(e)) => return Err(e),
-        };
-        if ctx.txn.is_empty() {
-            return Ok(Ran::Done { done, logged: None });
+        Ok(ran)
+    }
+
+    /// What the run wrote goes into the log, unless others use what it changes.
+    fn settle<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: &Request,
+        caller: Option<Caller>,
+        run: Run,
+    ) -> Result<Ran, StoreError> {
+        let Run { done, batch, effects, choices, dirs } = run;
+        // What is promised was taken back before the promise.
+        if !matches!(request.message, MetaRequest::Decide(_)) {
+            let near = Near::new(&host.store, false);
+            let rows = |is_leased: &dyn Fn(Ino) -> bool| touched(&near, &batch, is_leased);
+            let touched = match self.touched_by(host, request.peer.client, rows) {
+                Err(StoreError::Away) => return Ok(Ran::Lacks(near.take_lacks())),
+                touched => touched?,
+            };
+            if let Some(waits) = self.take_back(host, request, &touched) {
+                return Ok(waits);
+            }
         }
-        if host.low_space && op::needs_room(&request.message) {
-            return Ok(no_room(&request.message));
-        }
-        if deciding.is_none() || !host.config.canary_leaves_lane {
-            put_slot(&mut ctx, &done);
-        }
-        let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
-        let Some(bytes) = encode_request(self.level, host.wall, caller, &live.choices, &request.message)
-        else {
+        let Some(bytes) = encode_request(self.level, host.wall, caller, &choices, &request.message) else {
             let name = request.message.name();
             return Err(StoreError::Corrupt(format!("{name} changed rows, but the log has no form of it")));
         };
@@ -120,7 +163,7 @@ impl Shard {
         if let Some(caller) = caller {
             self.remembered.forget(&caller);
         }
-        Ok(Ran::Done { done, logged: Some(index) })
+        Ok(Ran::Done { done, logged: Some(self.last), dirs })
     }
 
     /// What is fixed for the next command.
@@ -168,6 +211,7 @@ impl Shard {
             Ok(()) if ctx.txn.is_empty() => Ok(()),
             Ok(()) => {
                 let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
+                self.note_broken(host, &batch)?;
                 // The level in force: replicas of an older release must be able to read what is logged.
                 self.commit(host, encode_internal(self.level, host.wall, internal), batch, effects)
             }
@@ -190,10 +234,10 @@ impl Shard {
 /// The disk of the server is nearly full: the run does not count.
 fn no_room(message: &MetaRequest) -> Ran {
     if matches!(message, MetaRequest::Prepare(_)) {
-        return Ran::Done { done: op::no_room(), logged: None };
+        return Ran::Done { done: op::no_room(), logged: None, dirs: Vec::new() };
     }
     let text = "the disk of the metadata server is nearly full; free space in its state directory";
-    Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text))
+    Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text), Vec::new())
 }
 
 /// Runs the operation; `Inspect` also wants to know who has the inode open.

@@ -24,6 +24,7 @@ impl Shard {
             self.locks.deadline(),
             self.renewal(),
             self.txns.deadline(),
+            self.held_until(),
             growth,
         ]
         .into_iter()
@@ -57,6 +58,7 @@ impl Shard {
         }
         let now = host.now;
         self.end_waits(host);
+        self.end_hold(host);
         self.tick_txns(host)?;
         let over = self.grace.expire(now);
         self.rescan_deletions(host)?;

@@ -118,21 +118,21 @@ impl Shard {
             }
         }
         match self.run(host, &request, caller, Some(counter))? {
-            Ran::Done { done, logged } => {
+            Ran::Done { done, logged, dirs } => {
                 if self.txns.end(counter).is_some() {
                     self.names_free(host, counter);
                 }
                 // The participants are told soon, not at the next idle moment.
                 host.out.sync_now = true;
-                self.release(host, request, done, logged);
+                self.release(host, request, done, logged, dirs)?;
             }
-            Ran::Refused(refusal) => self.refuse_txn(host, counter, refusal),
+            Ran::Refused(refusal, _) => self.refuse_txn(host, counter, refusal),
             Ran::Transact(plan) => {
                 if let Some(Running { request, caller, begun, .. }) = self.abort(host, counter) {
                     self.begin_txn(host, request, caller, plan, Some(begun));
                 }
             }
-            Ran::Wait(_) | Ran::Lacks(_) => self.give_way(host, counter),
+            Ran::Wait(_) | Ran::Lacks(_) | Ran::Recall(_) | Ran::Hold => self.give_way(host, counter),
         }
         Ok(())
     }
@@ -280,15 +280,16 @@ impl Shard {
         // A wait would make it the youngest of those that want the same.
         let ran = self.without_waiting(host, |shard, host| shard.run(host, &request, caller, None))?;
         let until = host.waits_until.replace(begun.until);
-        self.ran(host, request, caller, ran, Some(begun));
+        let done = self.ran(host, request, caller, ran, Some(begun));
         host.waits_until = until;
-        Ok(())
+        done
     }
 
     /// Nobody waits for this answer any more: what was asked for does not happen.
     pub fn abandon<S: Store>(&mut self, host: &mut Host<S>, to: u64) -> Result<(), StoreError> {
         self.again.retain(|again| again.request.reply_to != to);
         self.waits.abandon(to);
+        host.leases.abandoned(to);
         if let Some(number) = self.txns.asked_by(to) {
             self.abort(host, number);
             self.txns.unpause(number);

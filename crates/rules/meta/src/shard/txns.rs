@@ -86,6 +86,11 @@ pub struct Txns {
 }
 
 impl Txns {
+    /// Has a transaction locked this inode?
+    pub fn has_locked(&self, ino: Ino) -> bool {
+        self.inodes.contains_key(&ino)
+    }
+
     /// How many there are of all kinds.
     pub fn len(&self) -> usize {
         self.running.len() + self.paused.len() + self.decided.len() + self.prepared.len()

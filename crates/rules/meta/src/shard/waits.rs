@@ -1,6 +1,7 @@
 //! Requests and answers that wait for something. Bounded in number and time.
 
-use crate::group::Request;
+use super::txns::Begun;
+use crate::group::{Host, Request};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{ClientId, Ino, LogIndex, Millis};
@@ -18,6 +19,10 @@ pub enum For {
     Seal(Ino, u64),
     /// The outcome of a transaction over shards.
     Txn(TxnId),
+    /// Others to confirm that they use something no longer.
+    Recall(u64),
+    /// The end of what an earlier term has lent.
+    Hold,
     /// Rows from the disk.
     Rows(u64),
 }
@@ -47,11 +52,20 @@ pub struct Again {
     pub waited: u8,
     /// When all its waits together have lasted too long; `None`: it has not waited.
     pub until: Option<Millis>,
+    /// The transaction that it was before, so that it stays as old.
+    pub begun: Option<Begun>,
+}
+
+impl Again {
+    /// One that is carried out, and goes on waiting.
+    pub fn behind<S>(host: &Host<S>, request: Request) -> Self {
+        Self { waited: host.waited, ..request.into() }
+    }
 }
 
 impl From<Request> for Again {
     fn from(request: Request) -> Self {
-        Self { request, waited: 0, until: None }
+        Self { request, waited: 0, until: None, begun: None }
     }
 }
 

@@ -79,6 +79,7 @@ fn an_older_copy_goes_on_behind_all_that_was_given() {
         bed.step(Input::Map { own: OWN, map: restored.clone() });
         assert!(bed.term() > *terms.last().unwrap());
         terms.push(bed.term());
+        bed.end_hold();
         let new = bed.create(ME, Ino::ROOT, "new");
         assert!(given.iter().all(|ino| new.serial() > ino.serial() + (1 << 31)), "{new} {given:?}");
         bed.unlink(ME, Ino::ROOT, "new").unwrap();
@@ -157,6 +158,7 @@ fn an_older_copy_waits_for_everybody() {
         bed.restart(&living);
         bed.step(Input::Map { own: OWN, map: restored.clone() });
     }
+    bed.end_hold();
     bed.unlink(OTHER, Ino::ROOT, "gone").unwrap();
     bed.report(OTHER);
     bed.call(ME, claim).unwrap();

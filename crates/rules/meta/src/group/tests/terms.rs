@@ -155,6 +155,7 @@ fn a_later_era_begins_a_term_of_it() {
     for task in again {
         bed.step(Input::Courier { task: task.id, result: Ok(JobReply::Trimmed(0)) });
     }
+    bed.end_hold();
     assert!(bed.create(ME, Ino::ROOT, "g").serial() > 3 << 32);
     let last = bed.log.len();
     bed.step(Input::Map { own: OWN, map: restored });

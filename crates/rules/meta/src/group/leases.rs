@@ -1,0 +1,286 @@
+//! Leases of all shards of a group: who may use what without asking, until when, and what is being taken back. Volatile,
+//! like opens. See `docs/design/leases.md`.
+
+mod recalls;
+mod times;
+mod touched;
+
+pub use recalls::Conflict;
+pub use touched::{Touched, What, names_of, touched};
+
+use super::{Group, Request};
+use crate::limit::{LEASE_HOLDERS_MAX, LEASES_MAX, LEASES_PER_CLIENT_MAX};
+use crate::store::{Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use recalls::Recalls;
+use skep_types::{ClientId, Ino, Millis, Role, ShardId};
+use skep_wire::meta::{Grant, LeaseKind, LeaseTime, Recall, Wish};
+use times::Times;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Leases {
+    /// Who has a lease on what, and the number of the newest grant.
+    holders: BTreeMap<Ino, BTreeMap<ClientId, u64>>,
+    by_client: BTreeMap<ClientId, BTreeSet<Ino>>,
+    count: usize,
+    /// Number of the newest grant or recall, of any client: so it rises for each.
+    number: u64,
+    times: Times,
+    recalls: Recalls,
+    broken: u64,
+}
+
+impl Leases {
+    /// Leases hold for so long; 0: none are given.
+    pub fn new(ms: u64) -> Self {
+        Self { times: Times::new(ms), ..Self::default() }
+    }
+
+    /// Has anybody but `client` a lease on it?
+    pub fn others(&self, ino: Ino, client: ClientId) -> bool {
+        self.holders.get(&ino).is_some_and(|of| of.keys().any(|holder| *holder != client))
+    }
+
+    /// Has nobody a lease on anything?
+    pub fn is_empty(&self) -> bool {
+        self.holders.is_empty()
+    }
+
+    /// Has `client` a lease on it?
+    pub fn has(&self, client: ClientId, ino: Ino) -> bool {
+        self.by_client.get(&client).is_some_and(|inos| inos.contains(&ino))
+    }
+
+    /// May the answer to this request give a lease on `ino`?
+    pub fn may_grant(&self, to: u64, ino: Ino) -> bool {
+        self.wishes(to).is_some_and(|client| {
+            let of_client = self.by_client.get(&client).map_or(0, BTreeSet::len);
+            let has_room = || {
+                self.count < LEASES_MAX
+                    && of_client < LEASES_PER_CLIENT_MAX
+                    && self.holders.get(&ino).map_or(0, BTreeMap::len) < LEASE_HOLDERS_MAX
+            };
+            !self.recalls.blocks(ino) && (self.has(client, ino) || has_room())
+        })
+    }
+
+    /// Gives one, where it may be given.
+    pub fn grant(&mut self, to: u64, ino: Ino) -> Option<Grant> {
+        let client = self.wishes(to).filter(|_| self.may_grant(to, ino))?;
+        self.number += 1;
+        if self.holders.entry(ino).or_default().insert(client, self.number).is_none() {
+            self.count += 1;
+        }
+        self.by_client.entry(client).or_default().insert(ino);
+        Some(Grant { ino, kind: LeaseKind::Shared, number: self.number })
+    }
+
+    fn end(&mut self, ino: Ino, client: ClientId) {
+        self.less(ino, client);
+        if let Some(inos) = self.by_client.get_mut(&client) {
+            inos.remove(&ino);
+            if inos.is_empty() {
+                self.by_client.remove(&client);
+            }
+        }
+    }
+
+    fn less(&mut self, ino: Ino, client: ClientId) {
+        let Some(of) = self.holders.get_mut(&ino) else { return };
+        if of.remove(&client).is_some() {
+            self.count -= 1;
+        }
+        if of.is_empty() {
+            self.holders.remove(&ino);
+        }
+    }
+
+    /// A client gives a lease back; one that is on its way to it (its number is higher) stays.
+    pub fn give_back(&mut self, client: ClientId, ino: Ino, number: u64) {
+        let newest = self.holders.get(&ino).and_then(|of| of.get(&client));
+        if newest.is_some_and(|newest| *newest <= number) {
+            self.end(ino, client);
+        }
+    }
+
+    /// A request is about to change these. What others may use of it is taken back first; `None`: nobody uses any of it. The
+    /// recalls that go out for it.
+    pub fn recall(&mut self, request: Conflict, items: &Touched) -> (Option<u64>, Vec<(ClientId, Recall)>) {
+        let mut told = Vec::new();
+        let mut awaited = Vec::new();
+        for (ino, what) in items {
+            let others = self.holders.get(ino).into_iter().flat_map(BTreeMap::keys).copied();
+            for holder in others.filter(|holder| *holder != request.client) {
+                let what = self.recalls.as_told(*ino, what);
+                if self.recalls.is_cleared(*ino, &what, holder) {
+                    continue;
+                }
+                if let Some(number) = self.recalls.is_out(*ino, &what, holder) {
+                    awaited.push((holder, number));
+                    continue;
+                }
+                self.number += 1;
+                told.push((holder, what.recall(*ino, request.shard, request.term, self.number)));
+                awaited.push((holder, self.number));
+                self.recalls.told(holder, self.number, *ino, what, request.now);
+            }
+        }
+        let id = self.recalls.wait(&request, items.iter().map(|(ino, _)| *ino), awaited);
+        (id, told)
+    }
+
+    /// A client has dropped what this recall named.
+    pub fn confirmed(&mut self, client: ClientId, number: u64) {
+        if let Some((ino, what)) = self.recalls.confirmed(client, number)
+            && what == What::Everything
+        {
+            self.end(ino, client);
+        }
+    }
+
+    /// The request has its answer, or waits for something else: leases are given again on what it was to change.
+    pub fn release(&mut self, to: u64) {
+        self.recalls.release(to);
+    }
+
+    /// Requests that are to be run again, and their shards.
+    pub fn take_over(&mut self) -> Vec<(ShardId, u64)> {
+        self.recalls.take_over()
+    }
+
+    /// A request came that wishes for leases. `true`: its mount has dropped everything.
+    pub fn wished(&mut self, to: u64, client: ClientId, lapses: u64, now: Millis) -> bool {
+        let lapsed = self.times.wished(to, client, lapses, now);
+        if lapsed {
+            self.end_all(client);
+        }
+        lapsed
+    }
+
+    /// The answer to a request leaves: does it renew the leases of whoever asked?
+    pub fn answered(&mut self, to: u64, now: Millis, lives: impl Fn(ClientId) -> bool) -> Option<LeaseTime> {
+        let recalls = &self.recalls;
+        let is_late = |client, ms| recalls.oldest(client).is_some_and(|at| now >= at.plus(ms));
+        self.times.answered(to, now, |client, ms| lives(client) && !is_late(client, ms))
+    }
+
+    /// Nobody waits for the answer.
+    pub fn abandoned(&mut self, to: u64) {
+        self.times.abandoned(to);
+        self.release(to);
+    }
+
+    /// All leases of a client end, and what it was told to drop counts as dropped.
+    pub fn end_all(&mut self, client: ClientId) {
+        for ino in self.by_client.remove(&client).unwrap_or_default() {
+            self.less(ino, client);
+        }
+        self.recalls.end_all(client);
+    }
+
+    /// A term of a shard ended: its leases go with it, and what waited for them has been answered.
+    pub fn end_shard(&mut self, shard: ShardId) {
+        let of_shard = self.holders.range(Ino::new(shard, 0)..=Ino::new(shard, Ino::SERIAL_MAX));
+        let ended: Vec<(Ino, ClientId)> =
+            of_shard.flat_map(|(ino, of)| of.keys().map(|client| (*ino, *client))).collect();
+        for (ino, client) in ended {
+            self.end(ino, client);
+        }
+        self.recalls.end_shard(shard);
+        self.times.term_ended();
+    }
+
+    /// Clients that have not been heard for so long that they use nothing any more: their leases have ended.
+    pub fn expire(&mut self, now: Millis) -> Vec<ClientId> {
+        if !self.times.is_due(now) {
+            return Vec::new();
+        }
+        let holders: BTreeSet<ClientId> =
+            self.by_client.keys().copied().chain(self.recalls.clients()).collect();
+        let over = self.times.expire(now, &holders);
+        over.iter().for_each(|client| self.end_all(*client));
+        over
+    }
+
+    /// When somebody may be silent for too long.
+    pub fn deadline(&self) -> Option<Millis> {
+        self.times.deadline().filter(|_| !(self.by_client.is_empty() && self.recalls.is_quiet()))
+    }
+
+    /// So long after the end of a term nobody uses what it gave; 0: leases are off.
+    pub fn hold_ms(&self) -> u64 {
+        self.times.patience()
+    }
+
+    /// Who may be given leases by the answer to this request.
+    pub fn wishes(&self, to: u64) -> Option<ClientId> {
+        self.times.is_wished(to)
+    }
+
+    /// How many requests wait for somebody to confirm.
+    pub fn waits(&self) -> usize {
+        self.recalls.waits()
+    }
+
+    /// So much was changed by the server itself though others had leases on it: never, or a rule is wrong.
+    pub fn broken(&mut self, more: usize) {
+        self.broken += more as u64;
+    }
+
+    /// Numbers for people.
+    pub fn gauges(&self) -> [(&'static str, u64); 3] {
+        [
+            ("leases", self.count as u64),
+            ("recalls", self.recalls.len() as u64),
+            ("leases_broken", self.broken),
+        ]
+    }
+
+    /// Does the table agree with itself?
+    #[cfg(test)]
+    pub fn check(&self) {
+        let by_client: BTreeSet<(Ino, ClientId)> =
+            self.by_client.iter().flat_map(|(client, inos)| inos.iter().map(|ino| (*ino, *client))).collect();
+        let holders = self.holders.iter().flat_map(|(ino, of)| of.keys().map(|client| (*ino, *client)));
+        assert_eq!(by_client, holders.collect());
+        assert_eq!(by_client.len(), self.count);
+        self.recalls.check();
+    }
+}
+
+impl<S: Store> Group<S> {
+    /// A request came: of a mount that wishes for leases, its answer may give some, and renews those that it has.
+    pub(super) fn wishes(&mut self, request: &Request) {
+        let wish = request.call.wish.unwrap_or_default();
+        if wish & Wish::SHARED == 0 || request.peer.role != Role::Client {
+            return;
+        }
+        let (client, lapses) = (request.peer.client, request.call.lapses.unwrap_or_default());
+        if self.host.leases.wished(request.reply_to, client, lapses, self.host.now) {
+            self.host.events.retract_recalls(client);
+        }
+    }
+
+    /// What waited for others to drop something goes on.
+    pub(super) fn recalls_over(&mut self) -> Result<(), StoreError> {
+        for (shard, id) in self.host.leases.take_over() {
+            self.deliver(shard, |shard, host| {
+                shard.recall_over(host, id);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Time passed: who was silent for too long uses nothing any more.
+    pub(super) fn end_leases(&mut self) {
+        for client in self.host.leases.expire(self.host.now) {
+            self.host.events.retract_recalls(client);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! What is being taken back. From the first recall for a request until that has its answer nobody gets a lease on the inode:
+//! else it would have to be taken back again, for ever.
+
+use super::What;
+use crate::limit::RECALLS_PER_INODE;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use skep_types::{ClientId, Ino, Millis, ShardId, Term};
+
+/// Who is about to change something.
+#[derive(Debug, Clone, Copy)]
+pub struct Conflict {
+    /// Where its answer goes.
+    pub to: u64,
+    /// Who asks: he is not asked to drop anything.
+    pub client: ClientId,
+    /// The shard.
+    pub shard: ShardId,
+    /// Its term.
+    pub term: Term,
+    /// The time.
+    pub now: Millis,
+}
+
+/// A recall that went out.
+#[derive(Debug)]
+struct Told {
+    ino: Ino,
+    what: What,
+    at: Millis,
+    /// Waits for it.
+    waits: Vec<u64>,
+}
+
+/// Why there are no grants on an inode.
+#[derive(Debug, Default)]
+struct Blocked {
+    /// Requests that are to change it.
+    requests: usize,
+    /// Recalls that are not confirmed.
+    out: usize,
+    /// Those that went out since it is so.
+    told: usize,
+}
+
+#[derive(Debug, Default)]
+pub struct Recalls {
+    told: BTreeMap<(ClientId, u64), Told>,
+    /// The recall that is out; `None`: it was confirmed, and nobody was given anything of it since.
+    parts: BTreeMap<(Ino, What, ClientId), Option<u64>>,
+    blocked: BTreeMap<Ino, Blocked>,
+    /// For each wait: its shard, and how many recalls it waits for.
+    left: BTreeMap<u64, (ShardId, usize)>,
+    next: u64,
+    over: Vec<(ShardId, u64)>,
+    /// What each request is to change.
+    holds: BTreeMap<u64, BTreeSet<Ino>>,
+}
+
+impl Recalls {
+    /// Are there no grants on it now?
+    pub fn blocks(&self, ino: Ino) -> bool {
+        self.blocked.contains_key(&ino)
+    }
+
+    /// What a holder is told. Of many names he is told once that all is to go: so what is kept of one inode is bounded.
+    pub fn as_told(&self, ino: Ino, what: &What) -> What {
+        let many = self.blocked.get(&ino).is_some_and(|blocked| blocked.told >= RECALLS_PER_INODE);
+        if many { What::Everything } else { what.clone() }
+    }
+
+    /// Has this holder dropped it?
+    pub fn is_cleared(&self, ino: Ino, what: &What, holder: ClientId) -> bool {
+        self.parts.get(&(ino, what.clone(), holder)) == Some(&None)
+    }
+
+    /// The recall by which this holder was told.
+    pub fn is_out(&self, ino: Ino, what: &What, holder: ClientId) -> Option<u64> {
+        self.parts.get(&(ino, what.clone(), holder)).copied().flatten()
+    }
+
+    pub fn told(&mut self, holder: ClientId, number: u64, ino: Ino, what: What, at: Millis) {
+        let blocked = self.blocked.entry(ino).or_default();
+        blocked.out += 1;
+        blocked.told += 1;
+        self.parts.insert((ino, what.clone(), holder), Some(number));
+        self.told.insert((holder, number), Told { ino, what, at, waits: Vec::new() });
+    }
+
+    /// The request waits for these recalls; `None`: there are none.
+    pub fn wait(
+        &mut self,
+        request: &Conflict,
+        inos: impl Iterator<Item = Ino>,
+        awaited: Vec<(ClientId, u64)>,
+    ) -> Option<u64> {
+        if awaited.is_empty() {
+            return None;
+        }
+        for ino in inos {
+            if self.holds.entry(request.to).or_default().insert(ino) {
+                self.blocked.entry(ino).or_default().requests += 1;
+            }
+        }
+        let id = self.next;
+        self.next += 1;
+        self.left.insert(id, (request.shard, awaited.len()));
+        for key in awaited {
+            if let Some(told) = self.told.get_mut(&key) {
+                told.waits.push(id);
+            }
+        }
+        Some(id)
+    }
+
+    /// What was confirmed.
+    pub fn confirmed(&mut self, client: ClientId, number: u64) -> Option<(Ino, What)> {
+        let Told { ino, what, waits, .. } = self.told.remove(&(client, number))?;
+        self.parts.insert((ino, what.clone(), client), None);
+        for id in waits {
+            if let Some((shard, left)) = self.left.get_mut(&id) {
+                *left -= 1;
+                if *left == 0 {
+                    self.over.push((*shard, id));
+                    self.left.remove(&id);
+                }
+            }
+        }
+        self.less(ino, |blocked| blocked.out -= 1);
+        Some((ino, what))
+    }
+
+    fn less(&mut self, ino: Ino, what: impl FnOnce(&mut Blocked)) {
+        let Some(blocked) = self.blocked.get_mut(&ino) else { return };
+        what(blocked);
+        if (blocked.requests, blocked.out) == (0, 0) {
+            self.blocked.remove(&ino);
+            let of = (ino, What::FIRST, ClientId(0))..=(ino, What::Everything, ClientId(u64::MAX));
+            self.parts.extract_if(of, |_, _| true).for_each(drop);
+        }
+    }
+
+    pub fn release(&mut self, to: u64) {
+        for ino in self.holds.remove(&to).unwrap_or_default() {
+            self.less(ino, |blocked| blocked.requests -= 1);
+        }
+    }
+
+    pub fn take_over(&mut self) -> Vec<(ShardId, u64)> {
+        core::mem::take(&mut self.over)
+    }
+
+    /// When the oldest recall went out that a client has not confirmed.
+    pub fn oldest(&self, client: ClientId) -> Option<Millis> {
+        let all = (client, 0)..=(client, u64::MAX);
+        self.told.range(all).next().map(|(_, told)| told.at)
+    }
+
+    /// Those who have not confirmed all.
+    pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.told.keys().map(|(client, _)| *client)
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.told.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.told.len()
+    }
+
+    pub fn waits(&self) -> usize {
+        self.left.len()
+    }
+
+    pub fn end_all(&mut self, client: ClientId) {
+        let all = (client, 0)..=(client, u64::MAX);
+        let numbers: Vec<u64> = self.told.range(all).map(|((_, number), _)| *number).collect();
+        for number in numbers {
+            self.confirmed(client, number);
+        }
+    }
+
+    pub fn end_shard(&mut self, shard: ShardId) {
+        let told = self.told.iter().filter(|(_, told)| told.ino.shard() == shard);
+        let ended: Vec<(ClientId, u64)> = told.map(|(key, _)| *key).collect();
+        for (client, number) in ended {
+            self.confirmed(client, number);
+        }
+        self.over.retain(|(of, _)| *of != shard);
+    }
+
+    #[cfg(test)]
+    pub fn check(&self) {
+        let out: BTreeSet<_> = self
+            .told
+            .iter()
+            .map(|((client, number), told)| (told.ino, told.what.clone(), *client, *number))
+            .collect();
+        let parts = self.parts.iter().filter_map(|((ino, what, client), number)| {
+            number.map(|number| (*ino, what.clone(), *client, number))
+        });
+        assert_eq!(out, parts.collect());
+        for (ino, blocked) in &self.blocked {
+            assert_eq!(blocked.out, self.told.values().filter(|told| told.ino == *ino).count());
+            assert_eq!(blocked.requests, self.holds.values().filter(|inos| inos.contains(ino)).count());
+            assert!(blocked.out + blocked.requests > 0);
+        }
+        assert!(self.parts.keys().all(|(ino, ..)| self.blocked.contains_key(ino)));
+        assert!(self.holds.values().flatten().all(|ino| self.blocked.contains_key(ino)));
+    }
+}

@@ -1,0 +1,198 @@
+use super::*;
+use crate::limit::RECALLS_PER_INODE;
+use alloc::vec;
+use skep_types::{Name, Term};
+use skep_wire::meta::RecallKind;
+
+const TERM_MS: u64 = 4_000;
+/// A term, one in a hundred, and the margin.
+const PATIENCE: u64 = 4_140;
+const SHARD: ShardId = ShardId(3);
+
+struct Table {
+    leases: Leases,
+    now: Millis,
+    next: u64,
+    lapses: [u64; 4],
+}
+
+fn dir(serial: u64) -> Ino {
+    Ino::new(SHARD, serial)
+}
+
+fn name(text: &str) -> What {
+    What::Name(Name::new(text.as_bytes()).unwrap())
+}
+
+impl Table {
+    fn new() -> Self {
+        Self { leases: Leases::new(TERM_MS), now: Millis(10_000), next: 0, lapses: [0; 4] }
+    }
+
+    /// A question of this client, with its answer: what that lends, and whether it renews.
+    fn ask(&mut self, client: u64, ino: Ino) -> (Option<Grant>, bool) {
+        self.next += 1;
+        let to = self.next;
+        self.leases.wished(to, ClientId(client), self.lapses[client as usize], self.now);
+        let grant = self.leases.grant(to, ino);
+        let renews = self.leases.answered(to, self.now, |_| true).is_some();
+        (grant, renews)
+    }
+
+    fn recall(&mut self, to: u64, client: u64, items: &[(Ino, What)]) -> (Option<u64>, Vec<(u64, Recall)>) {
+        let conflict = Conflict { to, client: ClientId(client), shard: SHARD, term: Term(5), now: self.now };
+        let (wait, told) = self.leases.recall(conflict, &items.iter().cloned().collect());
+        (wait, told.into_iter().map(|(client, recall)| (client.0, recall)).collect())
+    }
+}
+
+/// Goal: what a change touches is taken back from all but the one who changes it, once, however many want to change it; there
+/// are no grants until the last of them has its answer; what was confirmed is not asked for again meanwhile, and is after it.
+#[test]
+fn a_name_is_taken_back_and_the_lease_stays() {
+    let mut table = Table::new();
+    for client in [1, 2, 3] {
+        table.ask(client, dir(7)).0.unwrap();
+    }
+    let items = [(dir(7), name("a"))];
+    let (first, told) = table.recall(100, 1, &items);
+    assert_eq!(told.iter().map(|(client, _)| *client).collect::<Vec<_>>(), [2, 3]);
+    let (second, more) = table.recall(101, 3, &items);
+    assert_eq!(more.iter().map(|(client, _)| *client).collect::<Vec<_>>(), [1], "2 was told, 3 asks");
+    assert_eq!(table.ask(2, dir(7)), (None, true));
+    table.leases.check();
+    assert!(told.iter().all(|(_, recall)| (recall.kind, recall.ino) == (RecallKind::Name, dir(7))));
+    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.confirmed(ClientId(2), told[0].1.number);
+    assert!(table.leases.take_over().is_empty());
+    table.leases.confirmed(ClientId(3), told[1].1.number);
+    assert_eq!(table.leases.take_over(), [(SHARD, first.unwrap())]);
+    assert_eq!(table.recall(100, 1, &items), (None, vec![]), "all have dropped it");
+    table.leases.release(100);
+    assert_eq!(table.ask(2, dir(7)).0, None, "the other one has not run");
+    table.leases.confirmed(ClientId(1), more[0].1.number);
+    assert_eq!(table.leases.take_over(), [(SHARD, second.unwrap())]);
+    assert_eq!(table.recall(101, 3, &items), (None, vec![]));
+    table.leases.release(101);
+    table.leases.check();
+    let (grant, _) = table.ask(2, dir(7));
+    assert!(grant.unwrap().number > told[1].1.number);
+    assert!(table.leases.has(ClientId(3), dir(7)), "the lease stayed");
+    assert_eq!(table.recall(102, 1, &items).1.len(), 2, "they may have heard of it again");
+}
+
+/// Goal: a request that is given up takes its recalls with it only when they are confirmed; what goes as a whole ends the
+/// lease; a lease given back stays when a newer grant is on its way.
+#[test]
+fn leases_end_by_everything_and_by_giving_back() {
+    let mut table = Table::new();
+    let grant = table.ask(2, dir(7)).0.unwrap();
+    let (_, told) = table.recall(100, 1, &[(dir(7), What::Everything)]);
+    table.leases.abandoned(100);
+    assert_eq!(table.ask(2, dir(7)).0, None, "its recall is out");
+    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.check();
+    assert!(!table.leases.has(ClientId(2), dir(7)));
+    let again = table.ask(2, dir(7)).0.unwrap();
+    assert!(again.number > grant.number);
+    table.leases.give_back(ClientId(2), dir(7), grant.number);
+    assert!(table.leases.has(ClientId(2), dir(7)));
+    table.leases.give_back(ClientId(2), dir(7), again.number);
+    assert!(!table.leases.others(dir(7), ClientId(1)));
+    table.leases.check();
+}
+
+/// Goal: of many names of one directory each is named, until they are too many: then the lease goes as a whole, and no more
+/// is kept.
+#[test]
+fn recalls_of_one_inode_are_bounded() {
+    let mut table = Table::new();
+    table.ask(2, dir(7)).0.unwrap();
+    let mut told = 0;
+    for n in 0..3 * RECALLS_PER_INODE as u64 {
+        told += table.recall(100 + n, 1, &[(dir(7), name(&alloc::format!("n{n}")))]).1.len();
+    }
+    assert_eq!(told, RECALLS_PER_INODE + 1);
+    table.leases.check();
+    for number in 0..=2 * told as u64 {
+        table.leases.confirmed(ClientId(2), number);
+    }
+    assert_eq!(table.leases.take_over().len(), 3 * RECALLS_PER_INODE);
+    assert!(!table.leases.has(ClientId(2), dir(7)));
+    (0..3 * RECALLS_PER_INODE as u64).for_each(|n| table.leases.release(100 + n));
+    table.leases.check();
+    assert!(table.ask(2, dir(7)).0.is_some());
+}
+
+/// Goal: who is silent is waited for until nobody can use anything any more, and not longer; who comes late is neither
+/// renewed nor lent anything before he says that he has dropped all.
+#[test]
+fn who_is_silent_is_passed_over() {
+    let mut table = Table::new();
+    table.ask(2, dir(7)).0.unwrap();
+    table.now.0 += 1_000;
+    assert!(table.ask(2, dir(8)).1);
+    let (wait, told) = table.recall(100, 1, &[(dir(7), What::Attributes)]);
+    assert!(table.leases.deadline().is_some());
+    table.now.0 += PATIENCE - 1;
+    assert!(table.leases.expire(table.now).is_empty());
+    table.now.0 += 1;
+    assert!(table.leases.deadline().is_some_and(|at| at <= table.now));
+    assert_eq!(table.leases.expire(table.now), [ClientId(2)]);
+    assert_eq!(table.leases.take_over(), [(SHARD, wait.unwrap())]);
+    assert_eq!((table.leases.is_empty(), table.leases.deadline()), (true, None));
+    table.leases.release(100);
+    table.leases.confirmed(ClientId(2), told[0].1.number);
+    assert_eq!(table.ask(2, dir(7)), (None, false));
+    table.lapses[2] = 1;
+    assert!(matches!(table.ask(2, dir(7)), (Some(_), true)));
+    table.lapses[2] = 0;
+    assert_eq!(table.ask(2, dir(8)), (None, false), "a late one");
+    table.leases.check();
+}
+
+/// Goal: who talks and does not confirm is not renewed any more after a term, and is passed over after one more; what he
+/// confirms before has him renewed.
+#[test]
+fn who_does_not_confirm_is_not_renewed() {
+    let mut table = Table::new();
+    table.ask(2, dir(7)).0.unwrap();
+    let (wait, told) = table.recall(100, 1, &[(dir(7), What::Attributes)]);
+    let begun = table.now;
+    while table.leases.take_over().is_empty() {
+        table.now.0 += 100;
+        let due = table.now >= begun.plus(TERM_MS);
+        assert_eq!(table.ask(2, dir(8)).1, !due);
+        table.leases.expire(table.now);
+    }
+    assert!(wait.is_some() && table.now.since(begun) <= 2 * PATIENCE);
+    table.leases.check();
+    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.release(100);
+    table.lapses[2] = 1;
+    assert!(table.ask(2, dir(7)).0.is_some());
+    let (_, told) = table.recall(101, 1, &[(dir(7), What::Attributes)]);
+    table.now.0 += TERM_MS + 10;
+    assert!(!table.ask(2, dir(7)).1);
+    table.leases.confirmed(ClientId(2), told[0].1.number);
+    assert!(table.ask(2, dir(7)).1, "in time");
+}
+
+/// Goal: with the end of a term its leases are gone, and renewals say that one has ended.
+#[test]
+fn a_term_takes_its_leases_with_it() {
+    let mut table = Table::new();
+    let elsewhere = Ino::new(ShardId(4), 7);
+    table.ask(2, dir(7)).0.unwrap();
+    table.ask(2, elsewhere).0.unwrap();
+    table.recall(100, 1, &[(dir(7), What::Attributes)]);
+    table.leases.end_shard(SHARD);
+    table.leases.release(100);
+    table.leases.check();
+    assert!(table.leases.take_over().is_empty(), "what waited has been answered");
+    assert!(!table.leases.has(ClientId(2), dir(7)) && table.leases.has(ClientId(2), elsewhere));
+    table.leases.wished(900, ClientId(2), 0, table.now);
+    assert_eq!(table.leases.answered(900, table.now, |_| true).map(|time| time.ended), Some(1));
+}
+
+mod model;

@@ -1,0 +1,112 @@
+//! Until when leases hold: a mount counts from the moment it sent a request, the group from the moment its answer left, and
+//! a little longer.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use skep_types::{ClientId, Millis};
+use skep_wire::meta::LeaseTime;
+
+/// Clocks differ by less than one in so many.
+const RATE: u64 = 100;
+/// And what an answer, a timer and a step take.
+const MARGIN_MS: u64 = 100;
+
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    /// When an answer last renewed its leases.
+    at: Millis,
+    /// So often have its leases lapsed, as it told last.
+    lapses: u64,
+    /// It was silent for too long since it told that.
+    over: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Times {
+    ms: u64,
+    heard: BTreeMap<ClientId, Heard>,
+    /// Who asks, and how often his leases had lapsed when he asked, of each request whose answer may renew them.
+    asked: BTreeMap<u64, (ClientId, u64)>,
+    /// Nobody is silent for too long before this.
+    next: Millis,
+    ended: u64,
+}
+
+impl Times {
+    pub fn new(ms: u64) -> Self {
+        Self { ms, ..Self::default() }
+    }
+
+    /// So long after an answer left its receiver uses nothing any more.
+    pub fn patience(&self) -> u64 {
+        if self.ms == 0 { 0 } else { self.ms + self.ms.div_ceil(RATE) + MARGIN_MS }
+    }
+
+    /// `true`: whatever the client had has lapsed.
+    pub fn wished(&mut self, to: u64, client: ClientId, lapses: u64, now: Millis) -> bool {
+        if self.ms == 0 {
+            return false;
+        }
+        self.asked.insert(to, (client, lapses));
+        let heard = self.heard.entry(client).or_insert(Heard { at: now, lapses, over: false });
+        let lapsed = lapses > heard.lapses;
+        if lapsed {
+            *heard = Heard { at: now, lapses, over: false };
+        }
+        lapsed
+    }
+
+    /// The client, if the answer may give it leases.
+    pub fn is_wished(&self, to: u64) -> Option<ClientId> {
+        let (client, lapses) = self.asked.get(&to)?;
+        self.heard.get(client).filter(|heard| heard.lapses == *lapses && !heard.over).map(|_| *client)
+    }
+
+    pub fn answered(
+        &mut self,
+        to: u64,
+        now: Millis,
+        renews: impl Fn(ClientId, u64) -> bool,
+    ) -> Option<LeaseTime> {
+        let client = self.is_wished(to);
+        self.asked.remove(&to);
+        let client = client.filter(|client| renews(*client, self.ms))?;
+        // Not when the question came: whoever asked counts from before that, and what he is told now he believes from then.
+        self.heard.get_mut(&client)?.at = now;
+        Some(LeaseTime { ms: self.ms, ended: self.ended })
+    }
+
+    pub fn abandoned(&mut self, to: u64) {
+        self.asked.remove(&to);
+    }
+
+    pub fn term_ended(&mut self) {
+        self.ended += 1;
+    }
+
+    pub fn is_due(&self, now: Millis) -> bool {
+        self.ms > 0 && now >= self.next
+    }
+
+    /// Who of these was silent for too long. Whoever says no more than he said before is not believed any more.
+    pub fn expire(&mut self, now: Millis, holders: &BTreeSet<ClientId>) -> Vec<ClientId> {
+        let patience = self.patience();
+        let mut over = Vec::new();
+        self.next = now.plus(patience);
+        for client in holders {
+            let Some(heard) = self.heard.get_mut(client) else { continue };
+            if now >= heard.at.plus(patience) {
+                heard.over = true;
+                over.push(*client);
+            } else {
+                self.next = self.next.min(heard.at.plus(patience));
+            }
+        }
+        self.heard.retain(|client, heard| holders.contains(client) || now < heard.at.plus(2 * patience));
+        over
+    }
+
+    pub fn deadline(&self) -> Option<Millis> {
+        (self.ms > 0).then_some(self.next)
+    }
+}
