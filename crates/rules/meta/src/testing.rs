@@ -258,14 +258,6 @@ impl Bed {
         self.start(living);
     }
 
-    /// A client tells that it has nothing.
-    pub fn report(&mut self, who: Who) {
-        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, term: None };
-        for shard in 0..self.shards {
-            self.send_as(who, ShardId(shard), 0, nothing.clone().into());
-        }
-    }
-
     /// The process dies and loses nothing that was written.
     pub fn restart(&mut self, living: &[u64]) {
         let kept = self.log.len() as u64;
@@ -415,11 +407,6 @@ impl Bed {
     pub fn tick(&mut self, ms: u64) {
         self.now.0 += ms;
         self.step(Input::Tick);
-    }
-
-    /// Nobody uses any longer what an earlier term has lent.
-    pub fn end_hold(&mut self) {
-        self.tick(4_200);
     }
 
     /// The request with a number of its own in the lane; its reply address.

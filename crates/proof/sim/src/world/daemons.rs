@@ -185,7 +185,7 @@ impl World {
         // The healing at the end must not be what finds it.
         let is_on = hub.canary == Some(Canary::StampsOfAnotherShard) && !hub.calm;
         if !is_on || !hub.permille(WRONG_STAMPS) {
-            return reply.stamp;
+            return reply.stamp.clone();
         }
         let call =
             self.network.flight(reply.to).and_then(|f| ShardCall::decode(&mut Reader::new(&f.body)).ok());
@@ -193,7 +193,7 @@ impl World {
             let other = server.shards().find(|shard| *shard != call.shard && server.has_term(*shard))?;
             server.standing(other)
         });
-        other.unwrap_or(reply.stamp)
+        other.unwrap_or_else(|| reply.stamp.clone())
     }
 
     /// The canaries: the end of a file is given to the next append as well; terms that begin are not told.

@@ -254,7 +254,7 @@ impl World {
         if shards.is_empty() {
             return;
         }
-        let (shard, stamp) = shards[self.draw(shards.len() as u64) as usize];
+        let (shard, stamp) = shards[self.draw(shards.len() as u64) as usize].clone();
         let ahead = [1, 3, 1 << 20][self.draw(3) as usize];
         let storaged = self.draw(self.storageds.len() as u64) as usize;
         let storaged = &mut self.storageds[storaged];

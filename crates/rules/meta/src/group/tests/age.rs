@@ -19,6 +19,16 @@ fn told(server: &Group<MemoryStore>) -> Vec<u16> {
     server.formatted().iter().map(|at| at.shard.0).collect()
 }
 
+impl Bed {
+    /// A client tells that it has nothing.
+    pub(super) fn report(&mut self, who: Who) {
+        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, term: None };
+        for shard in 0..self.shards {
+            self.send_as(who, ShardId(shard), 0, nothing.clone().into());
+        }
+    }
+}
+
 /// Goal: a shard is formatted at mgmtd's word only, mgmtd hears of it once that is on stable storage, and nothing is
 /// served before mgmtd knows: a second format could otherwise follow the first use.
 #[test]

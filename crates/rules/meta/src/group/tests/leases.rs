@@ -13,6 +13,13 @@ const THIRD: Who = Who { client: 3, slot: 0 };
 /// Longer than leases are used without being renewed.
 const PATIENCE: u64 = 4_140;
 
+impl Bed {
+    /// Nobody uses any longer what an earlier term has lent.
+    pub(super) fn end_hold(&mut self) {
+        self.tick(PATIENCE + 10);
+    }
+}
+
 /// A mount that asks for events.
 struct Ear {
     who: Who,
