@@ -76,6 +76,10 @@ pub trait Choose {
     fn dir_lock(&self, dir: Ino) -> Option<TxnId>;
     /// May a transaction that was first tried at `age` lock an inode?
     fn conflict(&self, ino: Ino, age: Timestamp, txid: TxnId) -> Option<Conflict>;
+    /// May the lease on its directory cover the attributes of this inode? Not recorded: for answers to questions only.
+    fn is_coverable(&self, _: Ino) -> bool {
+        false
+    }
     /// Is there no room for one more prepared transaction?
     fn is_full(&self) -> bool;
     /// Is it done, what its coordinator has finished long ago?

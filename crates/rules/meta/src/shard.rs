@@ -113,6 +113,8 @@ pub struct Shard {
     settling: BTreeMap<Ino, LogIndex>,
     /// The newest truncate of a file whose record is not durable yet: nothing of it may leave before that.
     cutting: BTreeMap<Ino, LogIndex>,
+    /// Files with a truncate that not all targets have confirmed.
+    trimming: BTreeSet<Ino>,
     orphans: BTreeSet<Ino>,
     growths: BTreeSet<Ino>,
     /// Lanes that may be copying a growth that was given up.

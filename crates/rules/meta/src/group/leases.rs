@@ -6,7 +6,7 @@ mod times;
 mod touched;
 
 pub use recalls::Conflict;
-pub use touched::{Touched, What, names_of, touched};
+pub use touched::{Known, Touched, What, names_of, touched};
 
 use super::{Group, Request};
 use crate::limit::{LEASE_HOLDERS_MAX, LEASES_MAX, LEASES_PER_CLIENT_MAX};
@@ -43,9 +43,9 @@ impl Leases {
         self.holders.get(&ino).is_some_and(|of| of.keys().any(|holder| *holder != client))
     }
 
-    /// Has nobody a lease on anything?
-    pub fn is_empty(&self) -> bool {
-        self.holders.is_empty()
+    /// Has anybody but `client` a lease on anything?
+    pub fn has_others(&self, client: ClientId) -> bool {
+        self.by_client.len() > usize::from(self.by_client.contains_key(&client))
     }
 
     /// Has `client` a lease on it?

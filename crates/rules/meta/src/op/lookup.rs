@@ -4,7 +4,7 @@ use super::get_attr::attr_reply;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::tree::Spot;
-use skep_types::{Errno, Ino, Kind};
+use skep_types::{Attr, Errno, Ino, Kind};
 use skep_wire::meta::{AttrReply, EntryReply, Lookup};
 
 pub fn run(ctx: &mut Ctx<'_>, m: &Lookup) -> Result<Done, Fail> {
@@ -21,7 +21,10 @@ pub fn entry_reply(ctx: &mut Ctx<'_>, ino: Ino, kind: Kind) -> Result<EntryReply
         return Ok(EntryReply { ino, kind, attr: None, live: None });
     }
     let inode = ctx.inode(ino)?;
-    let AttrReply { attr, live } = attr_reply(ctx, ino, &inode)?;
+    let AttrReply { mut attr, live } = attr_reply(ctx, ino, &inode)?;
+    if inode.covering().is_some() && ctx.choose.is_coverable(ino) {
+        attr.flags |= Attr::COVERED;
+    }
     Ok(EntryReply { ino, kind, attr: Some(attr), live })
 }
 

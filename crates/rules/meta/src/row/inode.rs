@@ -139,6 +139,12 @@ impl Inode {
         self.links.first().map_or(Ino(0), |link| link.parent)
     }
 
+    /// The directory whose lease covers the attributes, if one does: on this shard, and the only one that names it.
+    pub fn covering(&self) -> Option<Ino> {
+        let [link] = &self.links[..] else { return None };
+        (!self.is_dir() && self.nlink == 1 && link.cookie != 0).then_some(link.parent)
+    }
+
     /// A sub-directory more.
     pub fn enter(&mut self) {
         self.nlink = self.nlink.saturating_add(1);
@@ -208,6 +214,12 @@ impl Inode {
         before != self.mode
     }
 
+    fn attr_flags(&self) -> u32 {
+        let given = if self.flags & MTIME_GIVEN != 0 { Attr::MTIME_GIVEN } else { 0 };
+        let plain = Attr::NO_ACL | Attr::NO_CAPABILITY | Attr::NO_OTHER_XATTR;
+        given | if self.xattr_bytes == 0 { plain } else { 0 }
+    }
+
     /// As programs see it.
     pub fn attr(&self, ino: Ino) -> Attr {
         let inline = self.layout.is_inline();
@@ -230,7 +242,7 @@ impl Inode {
             generation: self.layout.generation,
             cuts: self.cuts,
             time_sets: self.time_sets,
-            flags: if self.flags & MTIME_GIVEN != 0 { Attr::MTIME_GIVEN } else { 0 },
+            flags: self.attr_flags(),
         }
     }
 }

@@ -41,6 +41,7 @@ impl Shard {
                     // Perhaps what was lost is cut off; else the next read tells it again.
                     self.lost.forget(ino);
                     self.cutting.insert(ino, index);
+                    self.trimming.insert(ino);
                     self.ends.cut(ino, self.opens.clients(ino));
                     // Lengths that were asked for before are not the file's any more.
                     self.recoveries.forget(ino, &mut host.errands);
@@ -71,6 +72,7 @@ impl Shard {
                 }
                 Effect::TrimGone(ino, id) => {
                     self.trims.forget(ino, id, &mut host.errands);
+                    self.trimming.remove(&ino);
                     // A power cut that took this record would have the targets told once more: whoever
                     // was answered before could have written something that they cut then.
                     self.waits.instead(For::Trim(ino, id), For::Durable(index));
@@ -120,6 +122,7 @@ impl Shard {
         self.lost.forget(ino);
         self.orphans.remove(&ino);
         self.settling.remove(&ino);
+        self.trimming.remove(&ino);
         self.cutting.remove(&ino);
         self.ends.forget(ino);
         self.locks.gone(host.now, ino);

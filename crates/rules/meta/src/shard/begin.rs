@@ -48,6 +48,7 @@ impl Shard {
             ready: VecDeque::new(),
             settling: BTreeMap::new(),
             cutting: BTreeMap::new(),
+            trimming: BTreeSet::new(),
             orphans: BTreeSet::new(),
             growths: BTreeSet::new(),
             dead_growths: BTreeSet::new(),

@@ -266,6 +266,9 @@ impl Shard {
         slot: SlotRow,
     ) -> Result<(), StoreError> {
         let stamp = ShardStamp::new(slot.term, slot.index, self.durable);
+        if let Some(ran) = self.uncovers_again(host, &request, &slot.body.0)? {
+            return self.ran(host, request, None, ran, None);
+        }
         self.reopen(host, &request, &slot.body.0);
         let result = Ok(slot.body.0);
         let what = match slot.gate {
@@ -312,6 +315,21 @@ impl Shard {
         {
             self.opens.open(&mut host.opens, request.peer.client, reply.attr.ino, mode, seq);
         }
+    }
+
+    /// It is open for writing again by that, which nobody knows if the server has forgotten.
+    fn uncovers_again<S: Store>(
+        &self,
+        host: &mut Host<S>,
+        request: &Request,
+        body: &[u8],
+    ) -> Result<Option<Ran>, StoreError> {
+        let writes = wish(&request.message).is_some_and(|(mode, _)| mode.writes());
+        if !writes || self.held_until().is_some() {
+            return Ok(None);
+        }
+        let Ok(reply) = OpenReply::from_bytes(body) else { return Ok(None) };
+        self.uncover(host, request, &[reply.attr.ino])
     }
 
     pub(super) fn remember(&mut self, caller: Option<Caller>, refusal: Option<&Refusal>) {

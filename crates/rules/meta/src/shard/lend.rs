@@ -1,12 +1,16 @@
 //! What answers lend of this shard, and what its changes take back first.
 
 use super::Shard;
+use super::lane::wish;
 use super::run::Ran;
+use super::trims::inode_in;
 use super::waits::For;
 use crate::command::{Holds, Internal};
+use crate::ctx::Done;
 use crate::fail::corrupt;
-use crate::group::{Conflict, Host, Request, Touched, touched};
+use crate::group::{Conflict, Host, Known, Request, Touched, touched};
 use crate::key;
+use crate::near::Near;
 use crate::row::Inode;
 use crate::store::{Batch, Store, StoreError};
 use alloc::vec::Vec;
@@ -23,12 +27,73 @@ impl Shard {
         &self,
         host: &Host<S>,
         client: ClientId,
-        touched: impl FnOnce(&dyn Fn(Ino) -> bool) -> Result<Touched, StoreError>,
+        made: Option<Ino>,
+        touched: impl FnOnce(&Known<'_>) -> Result<Touched, StoreError>,
     ) -> Result<Touched, StoreError> {
-        match self.hold {
-            Some(_) => touched(&|_| true),
-            None if host.leases.is_empty() => Ok(Touched::new()),
-            None => touched(&|ino| host.leases.others(ino, client)),
+        if self.hold.is_some() {
+            // Whoever wrote to chunks when the last term ended stands in the rows: such a file was not covered.
+            let is_coverable = |ino: Ino| !self.has_writer_row(ino);
+            return touched(&Known { is_leased: &|_| true, is_coverable: &is_coverable, made });
+        }
+        if !host.leases.has_others(client) {
+            return Ok(Touched::new());
+        }
+        let is_leased = |ino: Ino| host.leases.others(ino, client);
+        touched(&Known { is_leased: &is_leased, is_coverable: &|ino| self.is_coverable(ino), made })
+    }
+
+    fn has_writer_row(&self, ino: Ino) -> bool {
+        self.writers.range((ino, ClientId(0))..=(ino, ClientId(u64::MAX))).next().is_some()
+    }
+
+    /// May the lease on its directory cover the attributes of this inode? Only where all that may change them comes as a
+    /// request first: nobody writes to it, and nothing is to come of it. What ends that is itself taken back before.
+    pub(super) fn is_coverable(&self, ino: Ino) -> bool {
+        self.grace.knows_opens()
+            && !self.opens.is_written(ino)
+            && !self.has_writer_row(ino)
+            && !self.growths.contains(&ino)
+            && !self.trimming.contains(&ino)
+            && !self.settling.contains_key(&ino)
+            && !self.orphans.contains(&ino)
+            && !self.seals.has(ino)
+    }
+
+    /// Somebody is about to write to these inodes, or something else is to come of them that no request announces: others
+    /// are to ask for their attributes from now on. How it ends, if they have to be told first.
+    pub(super) fn uncover<S: Store>(
+        &self,
+        host: &mut Host<S>,
+        request: &Request,
+        inos: &[Ino],
+    ) -> Result<Option<Ran>, StoreError> {
+        let near = Near::new(&host.store, self.reads_in_place(host));
+        let covers = |known: &Known<'_>| {
+            let mut touched = Touched::new();
+            for ino in inos.iter().filter(|ino| (known.is_coverable)(**ino)) {
+                let inode = inode_in(&near, *ino)?;
+                touched.extend(inode.and_then(|inode| known.cover(*ino, &inode)));
+            }
+            Ok(touched)
+        };
+        let touched = match self.touched_by(host, request.peer.client, None, covers) {
+            Err(StoreError::Away) => return Ok(Some(Ran::Lacks(near.take_lacks()))),
+            touched => touched?,
+        };
+        Ok(self.take_back(host, request, &touched))
+    }
+
+    /// The request opens something for writing that was not.
+    pub(super) fn uncovers_by_opening<S: Store>(
+        &self,
+        host: &mut Host<S>,
+        request: &Request,
+        done: &Done,
+    ) -> Result<Option<Ran>, StoreError> {
+        let writes = wish(&request.message).is_some_and(|(mode, _)| mode.writes());
+        match done.opened {
+            Some(ino) if writes => self.uncover(host, request, &[ino]),
+            _ => Ok(None),
         }
     }
 
@@ -109,8 +174,11 @@ impl Shard {
 
     /// The shard itself changes nothing that anybody may have a lease on.
     pub(super) fn note_broken<S: Store>(&self, host: &mut Host<S>, batch: &Batch) -> Result<(), StoreError> {
-        let held = |is_leased: &dyn Fn(Ino) -> bool| touched(&host.store, batch, is_leased);
-        let broken = if self.hold.is_none() { self.touched_by(host, ClientId(0), held)?.len() } else { 0 };
+        let held = |known: &Known<'_>| touched(&host.store, batch, known);
+        let broken = match self.hold {
+            None => self.touched_by(host, ClientId(0), None, held)?.len(),
+            Some(_) => 0,
+        };
         host.leases.broken(broken);
         Ok(())
     }

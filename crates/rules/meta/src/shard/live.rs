@@ -32,6 +32,8 @@ pub struct Live<'a> {
     pub recovering: &'a dyn Fn(Ino) -> bool,
     /// Files that are being sealed: they count as open.
     pub sealing: &'a dyn Fn(Ino) -> bool,
+    /// Inodes whose attributes the lease on their directory may cover.
+    pub coverable: &'a dyn Fn(Ino) -> bool,
     /// Layouts that are not durable.
     pub unsettled: &'a BTreeMap<Ino, LogIndex>,
     /// Shards of the same thread.
@@ -137,6 +139,10 @@ impl Choose for Live<'_> {
 
     fn conflict(&self, ino: Ino, age: Timestamp, txid: TxnId) -> Option<Conflict> {
         self.txns.conflict(ino, age, txid)
+    }
+
+    fn is_coverable(&self, ino: Ino) -> bool {
+        (self.coverable)(ino)
     }
 
     fn is_full(&self) -> bool {

@@ -91,7 +91,10 @@ impl Shard {
         let ino = Ino(number);
         let mut later = |what| self.later.entry(begun).or_default().push(what);
         match table {
-            Table::Trim => later(Later::Trim(ino)),
+            Table::Trim => {
+                later(Later::Trim(ino));
+                self.trimming.insert(ino);
+            }
             Table::Prepared => {
                 let row = Prepared::from_bytes(bytes).map_err(|e| corrupt("prepared row", e))?;
                 if let (Some(txid), Prepared { age, redo: Some(redo) }) = (key::prepared_of(key), row) {

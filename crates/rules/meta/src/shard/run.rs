@@ -9,7 +9,7 @@ use crate::choose::{Plan, Recorded};
 use crate::command::{Caller, Choices, Internal, Serials, encode_internal, encode_request};
 use crate::ctx::{Ctx, Done, Effect, Scene};
 use crate::fail::{Fail, Need};
-use crate::group::{Host, Request, names_of, touched};
+use crate::group::{Host, Known, Request, names_of, touched};
 use crate::key;
 use crate::near::Near;
 use crate::op;
@@ -72,7 +72,7 @@ impl Shard {
         }
         let scene = Scene { client: request.peer.client, ..self.scene(host, caller) };
         let in_place = self.reads_in_place(host);
-        let (serials, turns) = (self.serials, host.spread.turns());
+        let (mut serials, turns) = (self.serials, host.spread.turns());
         let (writers, sessions) = (&self.writers, &host.sessions);
         let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
         let seals = &self.seals;
@@ -92,7 +92,8 @@ impl Shard {
             unsettled: &self.settling,
             beside: &beside,
             spread: &mut host.spread,
-            serials: &mut self.serials,
+            serials: &mut serials,
+            coverable: &|ino| self.is_coverable(ino),
             txns: Locked { txns: &self.txns, own: (self.id, self.terms.last()), deciding },
             takes_strays: host.config.canary_takes_strays,
             choices: Choices::default(),
@@ -108,13 +109,15 @@ impl Shard {
             Err(Fail::Refused(refusal)) => Ran::Refused(refusal, dirs),
             Err(Fail::Wait(need)) => Ran::Wait(need),
             Err(Fail::Transact(plan)) => {
-                let names = |is_leased: &dyn Fn(Ino) -> bool| Ok(names_of(&plan, is_leased));
-                let touched = self.touched_by(host, request.peer.client, names)?;
+                let names = |known: &Known<'_>| Ok(names_of(&plan, known.is_leased));
+                let touched = self.touched_by(host, request.peer.client, None, names)?;
                 self.take_back(host, request, &touched).unwrap_or(Ran::Transact(*plan))
             }
             Err(Fail::Store(e)) => return Err(e),
             Ok(done) if ctx.txn.is_empty() => {
-                Ran::Done { done: done.behind_its_gate(&ctx), logged: None, dirs }
+                let done = done.behind_its_gate(&ctx);
+                let uncovers = self.uncovers_by_opening(host, request, &done)?;
+                uncovers.unwrap_or(Ran::Done { done, logged: None, dirs })
             }
             Ok(_) if host.low_space && op::needs_room(&request.message) => no_room(&request.message),
             Ok(done) => {
@@ -128,8 +131,9 @@ impl Shard {
             }
         };
         if matches!(ran, Ran::Lacks(_) | Ran::Recall(_) | Ran::Hold) {
-            self.serials = serials;
             host.spread.turn_back(turns);
+        } else {
+            self.serials = serials;
         }
         Ok(ran)
     }
@@ -146,12 +150,17 @@ impl Shard {
         // What is promised was taken back before the promise.
         if !matches!(request.message, MetaRequest::Decide(_)) {
             let near = Near::new(&host.store, false);
-            let rows = |is_leased: &dyn Fn(Ino) -> bool| touched(&near, &batch, is_leased);
-            let touched = match self.touched_by(host, request.peer.client, rows) {
+            let rows = |known: &Known<'_>| touched(&near, &batch, known);
+            let touched = match self.touched_by(host, request.peer.client, choices.ino, rows) {
                 Err(StoreError::Away) => return Ok(Ran::Lacks(near.take_lacks())),
                 touched => touched?,
             };
             if let Some(waits) = self.take_back(host, request, &touched) {
+                return Ok(waits);
+            }
+            if choices.ino.is_none()
+                && let Some(waits) = self.uncovers_by_opening(host, request, &done)?
+            {
                 return Ok(waits);
             }
         }

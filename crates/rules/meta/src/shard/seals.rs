@@ -92,7 +92,12 @@ impl Shard {
         }
         if self.seal_row(host, m.ino)?.is_none() {
             match self.may_seal(host, request, m)? {
-                Ok(Some(begun)) => self.decide(host, &Internal::SealBegun(begun))?,
+                Ok(Some(begun)) => {
+                    if let Some(ran) = self.uncover(host, request, &[m.ino])? {
+                        return self.ran(host, request.clone(), None, ran, None);
+                    }
+                    self.decide(host, &Internal::SealBegun(begun))?;
+                }
                 result => {
                     host.out.fetch_map |= host.spread.take_wants_map();
                     self.answer(host, to, self.stamp(), result.map(|_| Empty {}.to_bytes()));

@@ -21,7 +21,7 @@ fn dir(serial: u64) -> Ino {
 }
 
 fn name(text: &str) -> What {
-    What::Name(Name::new(text.as_bytes()).unwrap())
+    What::Name(Name::new(text.as_bytes()).unwrap(), None)
 }
 
 impl Table {
@@ -140,7 +140,7 @@ fn who_is_silent_is_passed_over() {
     assert!(table.leases.deadline().is_some_and(|at| at <= table.now));
     assert_eq!(table.leases.expire(table.now), [ClientId(2)]);
     assert_eq!(table.leases.take_over(), [(SHARD, wait.unwrap())]);
-    assert_eq!((table.leases.is_empty(), table.leases.deadline()), (true, None));
+    assert_eq!((table.leases.has_others(ClientId(0)), table.leases.deadline()), (false, None));
     table.leases.release(100);
     table.leases.confirmed(ClientId(2), told[0].1.number);
     assert_eq!(table.ask(2, dir(7)), (None, false));

@@ -8,7 +8,7 @@ use crate::row::entry::{Entry, Target};
 use crate::row::txn::{Prepared, Redo};
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::BTreeSet;
-use skep_types::{Decode, Ino, Name, ShardId, Term};
+use skep_types::{Decode, Ino, Kind, Name, ShardId, Term};
 use skep_wire::meta::{Recall, RecallKind};
 
 /// What changes of an inode that somebody may have a lease on.
@@ -16,8 +16,10 @@ use skep_wire::meta::{Recall, RecallKind};
 pub enum What {
     /// Its attributes and ACLs, and what its `..` leads to.
     Attributes,
-    /// A name in it: with its attributes and its listing.
-    Name(Name),
+    /// The attributes of an entry of it.
+    Entry(Ino),
+    /// A name in it, with its attributes and its listing; and those of what it led to, if that was no directory.
+    Name(Name, Option<Ino>),
     /// It goes, or all that is known of it.
     Everything,
 }
@@ -31,21 +33,38 @@ impl What {
 
     /// As its holder is told.
     pub fn recall(&self, ino: Ino, shard: ShardId, term: Term, number: u64) -> Recall {
-        let (kind, name) = match self {
-            Self::Attributes => (RecallKind::Attributes, None),
-            Self::Name(name) => (RecallKind::Name, Some(name.clone())),
-            Self::Everything => (RecallKind::Everything, None),
+        let (kind, name, entry) = match self {
+            Self::Attributes => (RecallKind::Attributes, None, None),
+            Self::Entry(entry) => (RecallKind::Entry, None, Some(*entry)),
+            Self::Name(name, entry) => (RecallKind::Name, Some(name.clone()), *entry),
+            Self::Everything => (RecallKind::Everything, None, None),
         };
-        Recall { shard, term, number, ino, kind, name, entry: None }
+        Recall { shard, term, number, ino, kind, name, entry }
     }
 }
 
-/// What these rows change of directories that are leased. The rows that they replace have been read by whoever made them.
-pub fn touched(
-    store: &dyn Store,
-    batch: &Batch,
-    is_leased: impl Fn(Ino) -> bool,
-) -> Result<Touched, StoreError> {
+/// What somebody may know without asking.
+pub struct Known<'a> {
+    /// Has somebody a lease on this directory?
+    pub is_leased: &'a dyn Fn(Ino) -> bool,
+    /// May the lease on its directory cover the attributes of this inode, as things were before the change?
+    pub is_coverable: &'a dyn Fn(Ino) -> bool,
+    /// The inode that the change makes: nobody knows it.
+    pub made: Option<Ino>,
+}
+
+impl Known<'_> {
+    /// The directory whose lease covers the attributes of this inode.
+    pub fn cover(&self, ino: Ino, inode: &Inode) -> Option<(Ino, What)> {
+        let dir = inode.covering()?;
+        let is_known = (self.is_leased)(dir) && self.made != Some(ino) && (self.is_coverable)(ino);
+        is_known.then_some((dir, What::Entry(ino)))
+    }
+}
+
+/// What these rows change of what is known. The rows that they replace have been read by whoever made them.
+pub fn touched(store: &dyn Store, batch: &Batch, known: &Known<'_>) -> Result<Touched, StoreError> {
+    let is_leased = known.is_leased;
     let mut touched = Touched::new();
     for (key, row) in batch {
         let Some((table, ino)) = key::table_and_ino(key) else { continue };
@@ -53,17 +72,19 @@ pub fn touched(
             let old = store.get(key)?;
             let (old, new) = (target(old.as_deref())?, target(row.as_deref())?);
             if old != new {
-                let names = [old, new].into_iter().flatten().map(|target| target.name);
-                touched.extend(names.map(|name| (ino, What::Name(name))));
+                let added = new.filter(|new| old.as_ref().is_none_or(|old| old.name != new.name));
+                let led = old.map(|old| What::Name(old.name, (old.kind != Kind::Dir).then_some(old.ino)));
+                let leads = added.map(|new| What::Name(new.name, None));
+                touched.extend([led, leads].into_iter().flatten().map(|what| (ino, what)));
             }
-        } else if table == Table::Inode as u8 && is_leased(ino) {
-            let (what, shown) = match row {
-                Some(row) => (What::Attributes, Some(row.clone())),
-                None => (What::Everything, store.get(key)?),
-            };
-            let shown = shown.map(|row| Inode::from_bytes(&row).map_err(|e| corrupt("inode row", e)));
-            if shown.transpose()?.is_some_and(|inode| inode.is_dir()) {
-                touched.insert((ino, what));
+        } else if table == Table::Inode as u8 && known.made != Some(ino) {
+            // As it was: what is moved was covered by the directory that it leaves.
+            let Some(old) = store.get(key)? else { continue };
+            let old = Inode::from_bytes(&old).map_err(|e| corrupt("inode row", e))?;
+            if !old.is_dir() {
+                touched.extend(known.cover(ino, &old));
+            } else if is_leased(ino) {
+                touched.insert((ino, if row.is_some() { What::Attributes } else { What::Everything }));
             }
         } else if table == Table::Prepared as u8
             && let Some(row) = row
@@ -71,11 +92,25 @@ pub fn touched(
             touched.extend(promised(row)?.filter(|ino| is_leased(*ino)).map(|ino| (ino, What::Everything)));
         }
     }
-    // A name takes the attributes with it, and its end takes all.
-    let with_name: BTreeSet<Ino> =
-        touched.iter().filter(|(_, what)| *what != What::Attributes).map(|(ino, _)| *ino).collect();
-    touched.retain(|(ino, what)| *what != What::Attributes || !with_name.contains(ino));
-    Ok(touched)
+    Ok(without_what_others_say(touched))
+}
+
+/// A name takes the attributes of the directory with it, and those of what it led to; the end of a directory takes all.
+fn without_what_others_say(mut touched: Touched) -> Touched {
+    let takes_attributes = |what: &What| matches!(what, What::Name(..) | What::Everything);
+    let dirs: BTreeSet<Ino> =
+        touched.iter().filter(|(_, what)| takes_attributes(what)).map(|(ino, _)| *ino).collect();
+    let led = touched.iter().filter_map(|(dir, what)| match what {
+        What::Name(_, Some(entry)) => Some((*dir, *entry)),
+        _ => None,
+    });
+    let led: BTreeSet<(Ino, Ino)> = led.collect();
+    touched.retain(|(ino, what)| match what {
+        What::Attributes => !dirs.contains(ino),
+        What::Entry(entry) => !led.contains(&(*ino, *entry)),
+        _ => true,
+    });
+    touched
 }
 
 /// Directories that were promised to go.
@@ -93,5 +128,5 @@ fn target(row: Option<&[u8]>) -> Result<Option<Target>, StoreError> {
 /// What a transaction will change here, before anybody is asked for a vote.
 pub fn names_of(plan: &Plan, is_leased: impl Fn(Ino) -> bool) -> Touched {
     let leased = plan.names.iter().filter(|(dir, _)| is_leased(*dir));
-    leased.map(|(dir, name)| (*dir, What::Name(name.clone()))).collect()
+    leased.map(|(dir, name)| (*dir, What::Name(name.clone(), None))).collect()
 }

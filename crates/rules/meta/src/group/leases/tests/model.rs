@@ -53,7 +53,7 @@ impl Mount {
         *refused = recall.number.max(*refused);
         let goes = |what: &What| match (recall.kind, what) {
             (RecallKind::Everything, _) | (_, What::Attributes) => true,
-            (_, What::Name(name)) => recall.name.as_ref() == Some(name),
+            (_, What::Name(name, _)) => recall.name.as_ref() == Some(name),
             _ => false,
         };
         self.facts.retain(|(ino, what)| *ino != recall.ino || !goes(what));
@@ -138,7 +138,7 @@ impl Bed {
             let touches = |fact: &(Ino, What)| match &item.1 {
                 What::Everything => fact.0 == item.0,
                 What::Attributes => *fact == item,
-                What::Name(_) => *fact == item || *fact == (item.0, What::Attributes),
+                What::Name(..) | What::Entry(_) => *fact == item || *fact == (item.0, What::Attributes),
             };
             let believes = self.table.now < mount.until && mount.facts.iter().any(touches);
             assert!(number == client || !believes, "{number} uses {item:?}, which {client} changes");
