@@ -17,7 +17,7 @@ use crate::row::{Inode, LinkRef};
 use crate::store::{Key, Store, StoreError, Txn};
 use alloc::format;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::Cell;
 use skep_types::{
     Attr, ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, LogPlace, Mode, ShardId,
     Slot, TargetId, Term, Timestamp,
@@ -130,6 +130,27 @@ pub struct Scene {
     pub replay: bool,
 }
 
+/// The first directories that an operation looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Dirs {
+    inos: [Ino; GRANTS_PER_ANSWER],
+    count: usize,
+}
+
+impl Dirs {
+    fn add(&mut self, dir: Ino) {
+        if self.count < GRANTS_PER_ANSWER && !self.list().contains(&dir) {
+            self.inos[self.count] = dir;
+            self.count += 1;
+        }
+    }
+
+    /// In the order in which it did.
+    pub fn list(&self) -> &[Ino] {
+        &self.inos[..self.count]
+    }
+}
+
 pub struct Ctx<'a> {
     /// Rows.
     pub txn: Txn<'a, dyn Store + 'a>,
@@ -142,7 +163,7 @@ pub struct Ctx<'a> {
     /// The answer shows something that is not durable yet.
     pub shows_undurable: bool,
     /// Directories that it looked at, or made: the answer may lend them.
-    dirs: RefCell<Vec<Ino>>,
+    dirs: Cell<Dirs>,
 }
 
 impl<'a> Ctx<'a> {
@@ -154,7 +175,7 @@ impl<'a> Ctx<'a> {
             choose,
             effects: Vec::new(),
             shows_undurable: false,
-            dirs: RefCell::default(),
+            dirs: Cell::default(),
         }
     }
 
@@ -198,14 +219,13 @@ impl<'a> Ctx<'a> {
 
     /// A directory, whose state the answer may show.
     pub fn looks_at(&self, dir: Ino) {
-        let mut dirs = self.dirs.borrow_mut();
-        if dirs.len() < GRANTS_PER_ANSWER && !dirs.contains(&dir) {
-            dirs.push(dir);
-        }
+        let mut dirs = self.dirs.get();
+        dirs.add(dir);
+        self.dirs.set(dirs);
     }
 
     /// Those that it looked at, or made.
-    pub fn take_dirs(&self) -> Vec<Ino> {
+    pub fn take_dirs(&self) -> Dirs {
         self.dirs.take()
     }
 

@@ -79,12 +79,8 @@ impl Shard {
                     host.out.sync_now = true;
                     self.recover_later.push(ino);
                 }
-                Effect::Growth(ino) => {
-                    self.growths.insert(ino);
-                }
-                Effect::GrowthGone(ino) => {
-                    self.growths.remove(&ino);
-                }
+                Effect::Growth(ino) => _ = self.growths.insert(ino),
+                Effect::GrowthGone(ino) => _ = self.growths.remove(&ino),
                 Effect::GrowthDead(client, slot) => {
                     self.dead_growths.insert((client, slot));
                 }

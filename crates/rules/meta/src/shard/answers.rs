@@ -2,14 +2,13 @@
 
 use super::Shard;
 use super::waits::{For, Parked};
-use crate::ctx::Done;
+use crate::ctx::{Dirs, Done};
 use crate::group::Host;
 use crate::group::Request;
 use crate::limit::WAIT_DEADLINE_MS;
 use crate::row::slot::Gate;
 use crate::store::{Store, StoreError};
-use alloc::vec::Vec;
-use skep_types::{Ino, LogIndex};
+use skep_types::LogIndex;
 use skep_wire::meta::MetaRequest;
 use skep_wire::{Refusal, Status};
 
@@ -21,7 +20,7 @@ impl Shard {
         request: Request,
         done: Done,
         logged: Option<LogIndex>,
-        dirs: Vec<Ino>,
+        dirs: Dirs,
     ) -> Result<(), StoreError> {
         let stamp = self.lending_stamp(host, &request, dirs)?;
         let to = request.reply_to;

@@ -6,7 +6,7 @@ use super::run::Ran;
 use super::trims::inode_in;
 use super::waits::For;
 use crate::command::{Holds, Internal};
-use crate::ctx::Done;
+use crate::ctx::{Dirs, Done};
 use crate::fail::corrupt;
 use crate::group::{Conflict, Host, Known, Request, Touched, touched};
 use crate::key;
@@ -112,7 +112,7 @@ impl Shard {
         }
         if host.leases.waits() >= host.config.limits.waits / 2 {
             let refusal = Refusal::with(Status::BUSY, "too many requests wait for mounts that do not answer");
-            return Some(Ran::Refused(refusal, Vec::new()));
+            return Some(Ran::Refused(refusal, Dirs::default()));
         }
         let conflict = Conflict {
             to: request.reply_to,
@@ -131,7 +131,7 @@ impl Shard {
         &mut self,
         host: &mut Host<S>,
         request: &Request,
-        dirs: Vec<Ino>,
+        dirs: Dirs,
     ) -> Result<ShardStamp, StoreError> {
         let stamp = self.stamp();
         let to = request.reply_to;
@@ -142,9 +142,9 @@ impl Shard {
             return Ok(stamp);
         }
         // The directories in a listing have leases of their own.
-        let most = if matches!(request.message, MetaRequest::List(_)) { 1 } else { dirs.len() };
+        let most = if matches!(request.message, MetaRequest::List(_)) { 1 } else { usize::MAX };
         let mut grants: Vec<Grant> = Vec::new();
-        for ino in dirs.into_iter().take(most) {
+        for ino in dirs.list().iter().copied().take(most) {
             if host.leases.may_grant(to, ino) && (host.leases.has(client, ino) || self.is_there(host, ino)?) {
                 grants.extend(host.leases.grant(to, ino));
             }

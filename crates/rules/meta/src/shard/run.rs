@@ -7,7 +7,7 @@ use super::recovery::is_open_ended;
 use super::txns::Locked;
 use crate::choose::{Plan, Recorded};
 use crate::command::{Caller, Choices, Internal, Serials, encode_internal, encode_request};
-use crate::ctx::{Ctx, Done, Effect, Scene};
+use crate::ctx::{Ctx, Dirs, Done, Effect, Scene};
 use crate::fail::{Fail, Need};
 use crate::group::{Host, Known, Request, names_of, touched};
 use crate::key;
@@ -33,10 +33,10 @@ pub enum Ran {
         /// Its log record.
         logged: Option<LogIndex>,
         /// Directories that the answer tells of.
-        dirs: Vec<Ino>,
+        dirs: Dirs,
     },
     /// It had no effect. With the directories that this tells of.
-    Refused(Refusal, Vec<Ino>),
+    Refused(Refusal, Dirs),
     /// It had no effect, and is to be run again.
     Wait(Need),
     /// The same, when other shards have voted.
@@ -55,7 +55,7 @@ struct Run {
     batch: Batch,
     effects: Vec<Effect>,
     choices: Choices,
-    dirs: Vec<Ino>,
+    dirs: Dirs,
 }
 
 impl Shard {
@@ -243,10 +243,10 @@ impl Shard {
 /// The disk of the server is nearly full: the run does not count.
 fn no_room(message: &MetaRequest) -> Ran {
     if matches!(message, MetaRequest::Prepare(_)) {
-        return Ran::Done { done: op::no_room(), logged: None, dirs: Vec::new() };
+        return Ran::Done { done: op::no_room(), logged: None, dirs: Dirs::default() };
     }
     let text = "the disk of the metadata server is nearly full; free space in its state directory";
-    Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text), Vec::new())
+    Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text), Dirs::default())
 }
 
 /// Runs the operation; `Inspect` also wants to know who has the inode open.
