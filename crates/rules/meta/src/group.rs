@@ -95,7 +95,7 @@ impl<S: Store> Group<S> {
         match input {
             Input::Request(request) => {
                 self.host.counters.asked(&request.message);
-                self.wishes(&request);
+                self.note_lapses(&request);
                 self.request(request)
             }
             Input::Gone(to) => {

@@ -150,9 +150,9 @@ impl Leases {
         self.recalls.take_over()
     }
 
-    /// A request came that wishes for leases. `true`: its mount has dropped everything.
-    pub fn wished(&mut self, to: u64, client: ClientId, lapses: u64, now: Millis) -> bool {
-        let lapsed = self.times.wished(to, client, lapses, now);
+    /// A request came whose answer may renew leases, and may give some if it wishes. `true`: its mount has dropped everything.
+    pub fn asked(&mut self, to: u64, client: ClientId, lapses: u64, wishes: bool, now: Millis) -> bool {
+        let lapsed = self.times.asked(to, client, lapses, wishes, now);
         if lapsed {
             self.end_all(client);
         }
@@ -214,6 +214,15 @@ impl Leases {
         self.times.patience()
     }
 
+    /// May something be lent to the client? One that does not listen has everybody else wait for its time to be over. It need
+    /// not before it has anything, unless that has happened just now.
+    pub fn may_lend(&mut self, client: ClientId, listens: bool) -> bool {
+        if listens {
+            self.times.listens(client);
+        }
+        listens || !(self.by_client.contains_key(&client) || self.times.is_deaf(client))
+    }
+
     /// Who may be given leases by the answer to this request.
     pub fn wishes(&self, to: u64) -> Option<ClientId> {
         self.times.is_wished(to)
@@ -251,14 +260,12 @@ impl Leases {
 }
 
 impl<S: Store> Group<S> {
-    /// A request came: of a mount that wishes for leases, its answer may give some, and renews those that it has.
-    pub(super) fn wishes(&mut self, request: &Request) {
-        let wish = request.call.wish.unwrap_or_default();
-        if wish & Wish::SHARED == 0 || request.peer.role != Role::Client {
-            return;
-        }
-        let (client, lapses) = (request.peer.client, request.call.lapses.unwrap_or_default());
-        if self.host.leases.wished(request.reply_to, client, lapses, self.host.now) {
+    /// A request came: of a mount that counts its lapses, the answer renews its leases, and gives some if it wishes.
+    pub(super) fn note_lapses(&mut self, request: &Request) {
+        let Some(lapses) = request.call.lapses.filter(|_| request.peer.role == Role::Client) else { return };
+        let (client, wish) = (request.peer.client, request.call.wish.unwrap_or_default());
+        let wishes = wish & Wish::SHARED != 0;
+        if self.host.leases.asked(request.reply_to, client, lapses, wishes, self.host.now) {
             self.host.events.retract_recalls(client);
         }
     }

@@ -138,7 +138,8 @@ impl Shard {
         // What it was to change has changed, or will not.
         host.leases.release(to);
         let Some(client) = host.leases.wishes(to) else { return Ok(stamp) };
-        if !(host.events.listens(client, host.now, host.config.lease_ms / 2) && self.may_lend(host)?) {
+        let listens = host.events.listens(client, host.now, host.config.lease_ms / 2);
+        if !(host.leases.may_lend(client, listens) && self.may_lend(host)?) {
             return Ok(stamp);
         }
         // The directories in a listing have leases of their own.

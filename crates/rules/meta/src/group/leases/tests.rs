@@ -33,7 +33,7 @@ impl Table {
     fn ask(&mut self, client: u64, ino: Ino) -> (Option<Grant>, bool) {
         self.next += 1;
         let to = self.next;
-        self.leases.wished(to, ClientId(client), self.lapses[client as usize], self.now);
+        self.leases.asked(to, ClientId(client), self.lapses[client as usize], true, self.now);
         let grant = self.leases.grant(to, ino);
         let renews = self.leases.answered(to, self.now, |_| true).is_some();
         (grant, renews)
@@ -145,7 +145,10 @@ fn who_is_silent_is_passed_over() {
     table.leases.confirmed(ClientId(2), told[0].1.number);
     assert_eq!(table.ask(2, dir(7)), (None, false));
     table.lapses[2] = 1;
+    assert!(!table.leases.may_lend(ClientId(2), false), "he might not listen again");
+    assert!(table.leases.may_lend(ClientId(2), true) && table.leases.may_lend(ClientId(2), false));
     assert!(matches!(table.ask(2, dir(7)), (Some(_), true)));
+    assert!(!table.leases.may_lend(ClientId(2), false), "he has something, and does not listen");
     table.lapses[2] = 0;
     assert_eq!(table.ask(2, dir(8)), (None, false), "a late one");
     table.leases.check();
@@ -191,7 +194,7 @@ fn a_term_takes_its_leases_with_it() {
     table.leases.check();
     assert!(table.leases.take_over().is_empty(), "what waited has been answered");
     assert!(!table.leases.has(ClientId(2), dir(7)) && table.leases.has(ClientId(2), elsewhere));
-    table.leases.wished(900, ClientId(2), 0, table.now);
+    table.leases.asked(900, ClientId(2), 0, false, table.now);
     assert_eq!(table.leases.answered(900, table.now, |_| true).map(|time| time.ended), Some(1));
 }
 

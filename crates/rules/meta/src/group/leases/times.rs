@@ -19,14 +19,25 @@ struct Heard {
     lapses: u64,
     /// It was silent for too long since it told that.
     over: bool,
+    /// And was not heard to listen since.
+    deaf: bool,
+}
+
+/// A request whose answer may renew leases.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    client: ClientId,
+    /// So often had its leases lapsed.
+    lapses: u64,
+    /// It may give some, too.
+    wishes: bool,
 }
 
 #[derive(Debug, Default)]
 pub struct Times {
     ms: u64,
     heard: BTreeMap<ClientId, Heard>,
-    /// Who asks, and how often his leases had lapsed when he asked, of each request whose answer may renew them.
-    asked: BTreeMap<u64, (ClientId, u64)>,
+    asked: BTreeMap<u64, Asked>,
     /// Nobody is silent for too long before this.
     next: Millis,
     ended: u64,
@@ -43,23 +54,42 @@ impl Times {
     }
 
     /// `true`: whatever the client had has lapsed.
-    pub fn wished(&mut self, to: u64, client: ClientId, lapses: u64, now: Millis) -> bool {
+    pub fn asked(&mut self, to: u64, client: ClientId, lapses: u64, wishes: bool, now: Millis) -> bool {
         if self.ms == 0 {
             return false;
         }
-        self.asked.insert(to, (client, lapses));
-        let heard = self.heard.entry(client).or_insert(Heard { at: now, lapses, over: false });
+        self.asked.insert(to, Asked { client, lapses, wishes });
+        let new = Heard { at: now, lapses, over: false, deaf: false };
+        let heard = self.heard.entry(client).or_insert(new);
         let lapsed = lapses > heard.lapses;
         if lapsed {
-            *heard = Heard { at: now, lapses, over: false };
+            *heard = Heard { deaf: heard.deaf, ..new };
         }
         lapsed
     }
 
+    fn counts(&self, to: u64) -> Option<&Asked> {
+        let asked = self.asked.get(&to)?;
+        self.heard
+            .get(&asked.client)
+            .filter(|heard| heard.lapses == asked.lapses && !heard.over)
+            .map(|_| asked)
+    }
+
     /// The client, if the answer may give it leases.
     pub fn is_wished(&self, to: u64) -> Option<ClientId> {
-        let (client, lapses) = self.asked.get(&to)?;
-        self.heard.get(client).filter(|heard| heard.lapses == *lapses && !heard.over).map(|_| *client)
+        self.counts(to).filter(|asked| asked.wishes).map(|asked| asked.client)
+    }
+
+    /// Was it silent for too long, and not heard to listen since?
+    pub fn is_deaf(&self, client: ClientId) -> bool {
+        self.heard.get(&client).is_some_and(|heard| heard.deaf)
+    }
+
+    pub fn listens(&mut self, client: ClientId) {
+        if let Some(heard) = self.heard.get_mut(&client) {
+            heard.deaf = false;
+        }
     }
 
     pub fn answered(
@@ -68,7 +98,7 @@ impl Times {
         now: Millis,
         renews: impl Fn(ClientId, u64) -> bool,
     ) -> Option<LeaseTime> {
-        let client = self.is_wished(to);
+        let client = self.counts(to).map(|asked| asked.client);
         self.asked.remove(&to);
         let client = client.filter(|client| renews(*client, self.ms))?;
         // Not when the question came: whoever asked counts from before that, and what he is told now he believes from then.
@@ -96,7 +126,7 @@ impl Times {
         for client in holders {
             let Some(heard) = self.heard.get_mut(client) else { continue };
             if now >= heard.at.plus(patience) {
-                heard.over = true;
+                (heard.over, heard.deaf) = (true, true);
                 over.push(*client);
             } else {
                 self.next = self.next.min(heard.at.plus(patience));

@@ -138,14 +138,16 @@ fn answers_lend_directories() {
     let to = bed.send(ME, find(Ino::ROOT, "d"));
     assert_eq!((granted(&bed, to), bed.replies[&to].0.renews), (vec![], None));
     bed.wishes.insert(1, 0);
-    let to = bed.send(ME, find(Ino::ROOT, "d"));
-    assert!(granted(&bed, to).is_empty(), "it does not listen");
-    assert!(bed.replies[&to].0.renews.is_some_and(|time| (time.ms, time.ended) == (4_000, 0)));
-    let _ear = Ear::new(&mut bed, ME);
     bed.auto_sync = false;
     let to = bed.send(ME, find(Ino::ROOT, "d"));
-    assert!(granted(&bed, to).is_empty());
+    assert!(bed.replies[&to].0.renews.is_some_and(|time| (time.ms, time.ended) == (4_000, 0)));
+    assert!(granted(&bed, to).is_empty(), "not durable");
     bed.sync();
+    let to = bed.send(ME, find(Ino::ROOT, "d"));
+    assert_eq!(granted(&bed, to), [Ino::ROOT, dir]);
+    let to = bed.send(ME, find(Ino::ROOT, "d"));
+    assert!(granted(&bed, to).is_empty(), "it does not listen");
+    let _ear = Ear::new(&mut bed, ME);
     let messages: [(MetaRequest, Vec<Ino>); 6] = [
         (find(Ino::ROOT, "d").into(), vec![Ino::ROOT, dir]),
         (find(dir, "absent").into(), vec![dir]),
