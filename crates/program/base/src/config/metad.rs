@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::de::{self, Visitor};
@@ -19,6 +20,8 @@ pub const SYNC_INTERVAL_MAX: Period = Period::secs(60);
 pub const CACHE_MIN: Size = Size::mib(1);
 /// Smallest `checkpoint_log`: shorter ones would checkpoint without pause.
 pub const CHECKPOINT_LOG_MIN: Size = Size::mib(1);
+/// `lease_time`: mounts renew four times in it, and a change waits for so long for one that is silent.
+const LEASE_TIME: RangeInclusive<Period> = Period::millis(500)..=Period::secs(60);
 /// Longest `grace`: nobody gets a new open or lock while it lasts.
 pub const GRACE_MAX: Period = Period::secs(600);
 /// Highest `max_connections` of one daemon.
@@ -150,6 +153,8 @@ pub struct MetadConfig {
     pub checkpoint_log: Size,
     /// Time that clients have to reclaim opens and locks after a restart.
     pub grace: Period,
+    /// So long a mount uses what it was lent without being heard; 0: nothing is lent.
+    pub lease_time: Period,
     /// Largest file kept in the metadata.
     pub inline_limit: Size,
     /// Chunk size of new files where no directory says otherwise.
@@ -184,6 +189,7 @@ impl Default for MetadConfig {
             cache_size: Size::mib(256),
             checkpoint_log: Size::mib(64),
             grace: Period::secs(75),
+            lease_time: Period::secs(4),
             inline_limit: Size(limits::INLINE_DEFAULT as u64),
             chunk_size: Size(limits::CHUNK_DEFAULT as u64),
             stripe_targets: StripeTargets::Progressive,
@@ -242,6 +248,14 @@ impl Service for MetadConfig {
         }
         if self.grace > GRACE_MAX {
             wrong.key("grace", "is too long", &format!("set at most \"{GRACE_MAX}\""));
+        }
+        if !(self.lease_time.is_zero() || LEASE_TIME.contains(&self.lease_time)) {
+            let (least, most) = (LEASE_TIME.start(), LEASE_TIME.end());
+            wrong.key(
+                "lease_time",
+                "is out of range",
+                &format!("set \"{least}\" to \"{most}\", or \"0s\" for none"),
+            );
         }
         wrong.size("checkpoint_log", self.checkpoint_log, CHECKPOINT_LOG_MIN..=Size(u64::MAX));
         wrong.size("inline_limit", self.inline_limit, Size(0)..=Size(u64::from(limits::INLINE_MAX)));

@@ -259,6 +259,7 @@ fn rules_config(config: &MetadConfig) -> Result<skep_meta::Config, String> {
             Chooser::RandomInterNode => skep_meta::Chooser::RandomInterNode,
         },
         grace_ms: config.grace.duration().as_millis() as u64,
+        lease_ms: config.lease_time.duration().as_millis() as u64,
         opens_per_client: config.max_opens_per_client as usize,
         opens: config.max_opens as usize,
         sync_always: config.sync == Sync::Always,
