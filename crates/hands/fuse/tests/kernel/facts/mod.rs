@@ -42,3 +42,20 @@ fn kernel() -> (u32, u32) {
 fn seen() -> bool {
     kernel() <= SEEN
 }
+
+/// Where INVAL_ENTRY of a name that is not there, or known as absent, waits for the lock of the directory. Kernels that do
+/// not look for it without, say that they do not know it, and go on believing that it is absent. `None`: not looked at
+/// in each version.
+fn waits_for_what_is_absent() -> Option<bool> {
+    match kernel() {
+        (..=5, _) | (6, ..=18) | (7, 2..) | (8.., _) => Some(true),
+        (6, _) | (7, 0) => Some(false),
+        (7, 1) => None,
+    }
+}
+
+/// A walk through a directory asks for its attributes when names of it were changed. Newer kernels know that its
+/// permissions did not.
+fn walks_ask_after_changes() -> bool {
+    kernel() < (7, 2)
+}
