@@ -52,7 +52,7 @@ pub use fuse::{Fuse, FuseOptions};
 pub use interrupt::Interrupt;
 pub use mount::{MountFlags, MountOptions, Unmounter, remount, replace_stale, unmount};
 pub use negotiate::{InitConfig, InitFlags, InitStep, Negotiated, negotiate};
-pub use notify::Notifier;
+pub use notify::{Dropped, Notifier};
 pub use parked::{NoParking, Park, ParkedReply, Waited};
 pub use requests::{
     Context, CopyRange, CreateRequest, FallocateRequest, FileLock, Forgets, IoctlRequest, LockKind,

@@ -5,7 +5,7 @@ use core::ops::{BitAnd, BitOr, Not};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::abi::init::{INIT_IN_SHORT, InitIn, InitOut};
-use crate::abi::{MAJOR, MINOR, MINOR_MINIMUM};
+use crate::abi::{MAJOR, MINOR, MINOR_EPOCHS, MINOR_MINIMUM};
 
 /// A set of INIT features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,6 +172,12 @@ impl Negotiated {
         (self.wanted & !self.granted).names()
     }
 
+    /// Whether the kernel knows [`crate::Notifier::inc_epoch`] (Linux 6.16).
+    #[must_use]
+    pub fn has_epochs(&self) -> bool {
+        self.minor >= MINOR_EPOCHS
+    }
+
     /// `out` with the features granted.
     pub(crate) fn answer(&self, mut out: InitOut) -> InitOut {
         out.flags = self.granted.low();
@@ -275,6 +281,18 @@ mod tests {
         assert_eq!(agreed.losses().collect::<Vec<_>>(), ["DIRECT_IO_ALLOW_MMAP"]);
         assert_eq!((out.minor, out.max_pages, out.max_write, out.max_readahead), (37, 256, 1 << 20, 131_072));
         assert_eq!(out.congestion_threshold, 48);
+    }
+
+    /// Goal: epochs are known from their minor version on, whatever else is agreed.
+    #[test]
+    fn epochs() {
+        for (minor, has) in [(43, false), (44, true), (45, true), (99, true)] {
+            let offer = offer(7, minor, InitFlags::DEFAULT);
+            let InitStep::Ready(_, agreed) = negotiate(offer.as_bytes(), &InitConfig::default()) else {
+                panic!("refused")
+            };
+            assert_eq!(agreed.has_epochs(), has, "{minor}");
+        }
     }
 
     /// Goal: old kernels are refused with a reason, newer majors are asked again, short bodies do not panic.

@@ -14,6 +14,16 @@ use crate::abi::notify::{
 use crate::notices::Notices;
 use crate::{Errno, NAME_MAX};
 
+/// What became of something that the kernel was told to drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// The kernel knew it, and uses it no longer.
+    Done,
+    /// The kernel does not know it. It may be about to, all the same: from an answer that it was given, and has not
+    /// looked at yet. It says this of everything, too, when the file system was unmounted.
+    Unknown,
+}
+
 /// Sends invalidations; cloned freely, used from any thread.
 ///
 /// Never call it from the thread that handles a request on the same inode or directory: dropping a name takes the
@@ -31,11 +41,11 @@ impl Notifier {
     }
 
     /// Drops the cached attributes of an inode and its pages in `offset..offset + length`; length 0 means to the
-    /// end, a negative offset means attributes only. An inode that the kernel does not know is no error.
+    /// end, a negative offset means attributes only.
     ///
     /// # Errors
     /// ENOTCONN when the file system is no longer mounted.
-    pub fn inval_inode(&self, ino: u64, offset: i64, length: i64) -> Result<(), Errno> {
+    pub fn inval_inode(&self, ino: u64, offset: i64, length: i64) -> Result<Dropped, Errno> {
         self.send(INVAL_INODE, &[InvalInodeOut { ino, off: offset, len: length }.as_bytes()], None)
     }
 
@@ -52,15 +62,15 @@ impl Notifier {
         let out = StoreOut { nodeid: ino, offset, size: 1, padding: 0 };
         match self.send(STORE, &[out.as_bytes()], Some(unreadable())) {
             Err(Errno::EFAULT) => Ok(()),
-            result => result,
+            result => result.map(|_| ()),
         }
     }
 
-    /// Drops the cached `name` of directory `parent`, negative ones too.
+    /// Drops the cached `name` of directory `parent`, negative ones too, and with a name the attributes of the directory.
     ///
     /// # Errors
     /// ENOTCONN when the file system is no longer mounted; ENAMETOOLONG.
-    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
+    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> Result<Dropped, Errno> {
         self.entry(parent, name, 0)
     }
 
@@ -69,7 +79,7 @@ impl Notifier {
     ///
     /// # Errors
     /// As [`Notifier::inval_entry`].
-    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
+    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> Result<Dropped, Errno> {
         self.entry(parent, name, EXPIRE_ONLY)
     }
 
@@ -77,25 +87,26 @@ impl Notifier {
     ///
     /// # Errors
     /// As [`Notifier::inval_entry`]; ENOTEMPTY for a directory with cached content.
-    pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Result<(), Errno> {
+    pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Result<Dropped, Errno> {
         let out = DeleteOut { parent, child, namelen: name_length(name)?, padding: 0 };
         self.send(DELETE, &[out.as_bytes(), name, b"\0"], None)
     }
 
-    /// Makes every cached name be asked for again at its next use; takes no lock. EINVAL before FUSE 7.44.
+    /// Drops every name that the kernel asked for before, each at its next use, with all that is mounted below it; takes
+    /// no lock. Which kernels can: [`crate::Negotiated::has_epochs`].
     ///
     /// # Errors
-    /// EINVAL from older kernels; ENOTCONN.
+    /// EINVAL from kernels that cannot; ENOTCONN.
     pub fn inc_epoch(&self) -> Result<(), Errno> {
-        self.send(INC_EPOCH, &[], None)
+        self.send(INC_EPOCH, &[], None).map(|_| ())
     }
 
-    fn entry(&self, parent: u64, name: &[u8], flags: u32) -> Result<(), Errno> {
+    fn entry(&self, parent: u64, name: &[u8], flags: u32) -> Result<Dropped, Errno> {
         let out = InvalEntryOut { parent, namelen: name_length(name)?, flags };
         self.send(INVAL_ENTRY, &[out.as_bytes(), name, b"\0"], None)
     }
 
-    fn send(&self, code: i32, body: &[&[u8]], last: Option<IoSlice<'_>>) -> Result<(), Errno> {
+    fn send(&self, code: i32, body: &[&[u8]], last: Option<IoSlice<'_>>) -> Result<Dropped, Errno> {
         let device = self.device.upgrade().ok_or(Errno::ENOTCONN)?;
         let mut parts: [IoSlice<'_>; 5] = std::array::from_fn(|_| IoSlice::new(&[]));
         for (part, bytes) in parts[1..].iter_mut().zip(body) {
@@ -108,8 +119,8 @@ impl Notifier {
         parts[0] = IoSlice::new(header.as_bytes());
         let _told = self.notices.begin();
         match rustix::io::retry_on_intr(|| rustix::io::writev(&*device, &parts)) {
-            // Not cached: nothing had to be dropped.
-            Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Ok(_) => Ok(Dropped::Done),
+            Err(rustix::io::Errno::NOENT) => Ok(Dropped::Unknown),
             Err(rustix::io::Errno::NODEV) => Err(Errno::ENOTCONN),
             Err(error) => Err(error.into()),
         }

@@ -22,7 +22,7 @@ pub const INVAL_ENTRY: i32 = 3;
 pub const STORE: i32 = 4;
 /// Code of [`DeleteOut`].
 pub const DELETE: i32 = 6;
-/// Code of the message without body that makes the kernel ask again for every cached name (7.44).
+/// Code of the message without body that makes the kernel drop every cached name at its next use (7.44).
 pub const INC_EPOCH: i32 = 8;
 /// In [`InvalEntryOut::flags`]: expire the name instead of dropping it.
 pub const EXPIRE_ONLY: u32 = 1 << 0;

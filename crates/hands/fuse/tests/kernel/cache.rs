@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use skep_fuse::{Errno, unmount};
+use skep_fuse::{Dropped, Errno, unmount};
 
 use crate::served::{Served, options};
 use crate::watched::{PATTERN, Watched};
@@ -26,25 +26,27 @@ on_both! {
         assert_eq!(size(), before, "cached");
         assert_eq!(counts(), start);
 
-        served.notifier.inval_inode(PATTERN.0, 0, 0).unwrap();
+        assert_eq!(served.notifier.inval_inode(PATTERN.0, 0, 0), Ok(Dropped::Done));
         assert_eq!(size(), 5);
         assert_eq!(counts(), (start.0, start.1 + 1), "attributes were asked for, the name was not");
 
-        served.notifier.inval_entry(ROOT, PATTERN.1).unwrap();
+        assert_eq!(served.notifier.inval_entry(ROOT, PATTERN.1), Ok(Dropped::Done));
         assert_eq!(size(), 5);
         // The kernel drops the directory's attributes with the name.
         assert_eq!(counts(), (start.0 + 1, start.1 + 2), "the name was asked for");
 
-        served.notifier.expire_entry(ROOT, PATTERN.1).unwrap();
+        assert_eq!(served.notifier.expire_entry(ROOT, PATTERN.1), Ok(Dropped::Done));
         assert_eq!(size(), 5);
         assert_eq!(counts().0, start.0 + 2);
 
-        // What the kernel never saw is nothing to drop.
-        assert_eq!(served.notifier.inval_inode(999, 0, 0), Ok(()));
-        assert_eq!(served.notifier.inval_entry(ROOT, b"unknown"), Ok(()));
+        // What the kernel never saw is nothing to drop, and it says so.
+        assert_eq!(served.notifier.inval_inode(999, 0, 0), Ok(Dropped::Unknown));
+        assert_eq!(served.notifier.inval_entry(ROOT, b"unknown"), Ok(Dropped::Unknown));
+        assert_eq!(served.notifier.inval_entry(999, PATTERN.1), Ok(Dropped::Unknown));
         assert_eq!(served.notifier.inval_entry(ROOT, &[b'x'; 256]), Err(Errno::ENAMETOOLONG));
-        let minor = seen.negotiated.lock().unwrap().unwrap().minor;
-        assert_eq!(served.notifier.inc_epoch().is_ok(), minor >= 44);
+        let negotiated = seen.negotiated.lock().unwrap().unwrap();
+        let bumped = if negotiated.has_epochs() { Ok(()) } else { Err(Errno::EINVAL) };
+        assert_eq!(served.notifier.inc_epoch(), bumped);
         let notifier = served.notifier.clone();
         unmount(served.path(), false, false).unwrap();
         served.ended();

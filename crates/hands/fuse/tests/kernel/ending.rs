@@ -1,12 +1,13 @@
 //! How mounts end, and what becomes of those whose daemon died.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use skep_fuse::empty::{EmptyConfig, EmptyMount};
-use skep_fuse::{Ending, Fuse, FuseOptions, MountError, MountOptions, replace_stale, unmount};
+use skep_fuse::{Ending, Fuse, FuseOptions, MountError, MountOptions, Transport, replace_stale, unmount};
 
 use crate::served::{Directory, Served, mounts_on, options};
 use crate::watched::Watched;
@@ -94,7 +95,7 @@ fn no_such_directory() {
     assert!(text.contains("/nonexistent/skep") && text.contains("directory"), "{text}");
 }
 
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < DEADLINE, "{what}");
@@ -112,19 +113,25 @@ fn daemon_to_be_killed() {
     device.run(&EmptyMount::new(config)).unwrap();
 }
 
+/// Starts one. Names and attributes that it tells are valid for longer than the test takes.
+pub fn daemon_on(directory: &Path, transport: Transport) -> Child {
+    let daemon = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ending::daemon_to_be_killed"])
+        .env(CHILD, directory)
+        .env(TRANSPORT, transport.to_string())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the child mounts", || mounts_on(directory) == 1);
+    daemon
+}
+
 on_both! {
     /// Goal: the mount that a killed daemon left is found dead and replaced; a living one is left alone.
     fn stale_mount_is_replaced(transport) {
         let directory = Directory::new();
         assert!(!replace_stale(directory.path()).unwrap(), "nothing mounted");
-        let mut daemon = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "ending::daemon_to_be_killed"])
-            .env(CHILD, directory.path())
-            .env(TRANSPORT, transport.to_string())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        wait_until("the child mounts", || mounts_on(directory.path()) == 1);
+        let mut daemon = daemon_on(directory.path(), transport);
         fs::write(directory.path().join("file"), b"1").unwrap();
         assert!(!replace_stale(directory.path()).unwrap(), "its daemon lives");
         daemon.kill().unwrap();

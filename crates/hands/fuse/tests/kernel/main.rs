@@ -20,6 +20,7 @@ macro_rules! on_both {
 mod cache;
 mod choice;
 mod ending;
+mod facts;
 mod files;
 mod interrupts;
 mod locking;

@@ -82,9 +82,9 @@ impl Pages {
     pub fn new(notifier: Notifier) -> Arc<Self> {
         let bytes = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         Self::telling(move |ino, notice| {
-            // It fails only when the mount has ended.
+            // It fails only when the mount has ended. Pages of an inode that the kernel does not know are gone as well.
             let _ = match notice {
-                Notice::Drop { from, len } => notifier.inval_inode(ino, bytes(from), bytes(len)),
+                Notice::Drop { from, len } => notifier.inval_inode(ino, bytes(from), bytes(len)).map(|_| ()),
                 Notice::Size(size) => notifier.lengthen_inode(ino, size),
             };
         })

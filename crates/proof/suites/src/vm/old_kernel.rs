@@ -1,9 +1,9 @@
-//! `cargo xtask old-kernel`: a cluster and the conformance table on another Linux, in a virtual machine
-//! without acceleration. What newer kernels grant (direct I/O with mmap, FUSE over io_uring ...) must be missed
-//! by nobody but the stopwatch.
+//! `cargo xtask old-kernel`: what mounts rely on of a kernel, a cluster and the conformance table on another Linux, in a
+//! virtual machine without acceleration. What newer kernels grant (direct I/O with mmap, FUSE over io_uring ...) must be
+//! missed by nobody but the stopwatch.
 
 use super::{boot, cleared, copy, make, pack, plant, workshop, write};
-use crate::program::built;
+use crate::program::{built, built_test};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,13 +23,19 @@ mkdir -p /tmp/var; echo 'root:x:0:0:root:/:/bin/sh' > /etc/passwd
 ip link set lo up
 uname -r
 [ -f /fuse.ko ] && insmod /fuse.ko
+[ -e /sys/module/fuse/parameters/enable_uring ] || without='--skip uring'
+fuse-facts facts:: $without && $CLUSTER echo 'SKEP-OLD-KERNEL: passed'
+poweroff -f
+";
+
+/// What it does besides, unless only facts are asked for.
+const CLUSTER: &str = "{
 skep up --dir /tmp/c --mount /mnt --targets 4 --shards 4 --servers 2 &&
 skep status --dir /tmp/c
 skep-conform --require-all --deadline 300 --dir /mnt $CONFORM &&
-skep down --dir /tmp/c && echo 'SKEP-OLD-KERNEL: passed'
+skep down --dir /tmp/c; ended=$?
 cat /tmp/c/log/mount*.log | tail -5
-poweroff -f
-";
+[ $ended = 0 ]; } &&";
 
 /// What to boot.
 #[derive(clap::Args)]
@@ -40,6 +46,9 @@ pub struct Arguments {
     /// Its fuse.ko, when FUSE is a module.
     #[arg(long)]
     module: Option<PathBuf>,
+    /// Only what mounts rely on of the kernel, without a cluster.
+    #[arg(long, conflicts_with_all = ["filter", "program"])]
+    facts: bool,
     /// Only conformance cases whose id contains this.
     #[arg(long)]
     filter: Option<String>,
@@ -50,19 +59,23 @@ pub struct Arguments {
 
 /// Boots it; true when everything in it passed.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
-    let suite = built(root, "skep-conform", true)?;
-    let program = match &arguments.program {
-        Some(program) => program.clone(),
-        None => built(root, "skep", true)?,
-    };
+    let mut programs = vec![(built_test(root, "kernel")?, "fuse-facts")];
+    if !arguments.facts {
+        programs.push((built(root, "skep-conform", true)?, "skep-conform"));
+        let program = match &arguments.program {
+            Some(program) => program.clone(),
+            None => built(root, "skep", true)?,
+        };
+        programs.push((program, "skep"));
+    }
     let work = workshop();
-    let image = image(&work, &[(&program, "skep"), (&suite, "skep-conform")], arguments);
+    let image = image(&work, &programs, arguments);
     let outcome = image.and_then(|image| boot(&arguments.kernel, &image, MODULES, None, GOOD));
     cleared(&work, outcome)
 }
 
 /// A file system in memory with the programs and the libraries they need.
-fn image(work: &Path, programs: &[(&Path, &str)], arguments: &Arguments) -> Result<PathBuf, String> {
+fn image(work: &Path, programs: &[(PathBuf, &str)], arguments: &Arguments) -> Result<PathBuf, String> {
     let tree = work.join("tree");
     plant(&tree)?;
     for (program, name) in programs {
@@ -77,7 +90,8 @@ fn image(work: &Path, programs: &[(&Path, &str)], arguments: &Arguments) -> Resu
         copy(module, &tree.join("fuse.ko"))?;
     }
     let conform = arguments.filter.as_ref().map_or(String::new(), |filter| format!("--filter '{filter}'"));
-    write(&tree.join("init"), &INIT.replace("$CONFORM", &conform))?;
+    let cluster = if arguments.facts { String::new() } else { CLUSTER.replace("$CONFORM", &conform) };
+    write(&tree.join("init"), &INIT.replace("$CLUSTER", &cluster))?;
     let image = work.join("image");
     pack(&tree, &image)?;
     Ok(image)
