@@ -17,6 +17,8 @@ const EVENTS_MS: u64 = 400;
 const LOOK_MS: u64 = 30;
 /// How often a lane takes the same lock in a row.
 const IN_A_ROW_PERCENT: u64 = 30;
+/// How often it wants all of one file and then all of the other: two that begin with different ones wait in a circle.
+const BOTH_PERCENT: u64 = 25;
 /// At most so many times.
 const ROUNDS_MAX: u64 = 30;
 /// It is held for less than this.
@@ -64,14 +66,17 @@ impl Actor {
             self.give_up(file, handle).await;
             return taken;
         }
-        let wish = self.draw_wish();
+        let both = self.hub.borrow_mut().rng.percent(BOTH_PERCENT);
+        let draw = || if both { (self.all_of(LockSpace::Range), true) } else { self.draw_wish() };
+        let wish = draw();
         let taken = self.take(file, handle, wish).await;
         if matches!(taken, Ok(true)) {
             let (ms, second, beside) = {
                 let rng = &mut self.hub.borrow_mut().rng;
-                (rng.below(150), rng.percent(50), if rng.percent(30) { file } else { 1 - file })
+                let beside = if !both && rng.percent(30) { file } else { 1 - file };
+                (rng.below(150), both || rng.percent(50), beside)
             };
-            let also = self.draw_wish();
+            let also = draw();
             // Circles are looked for among ranges only.
             let finite = [wish, also].iter().all(|wish| wish.0.space == LockSpace::Range) || !also.1;
             self.lane.port().pause(ms).await;
@@ -96,9 +101,8 @@ impl Actor {
             let space = if rng.percent(50) { LockSpace::Whole } else { LockSpace::Range };
             (rng.below(ROUNDS_MAX), space, rng.percent(50))
         };
-        let owner = u64::from(self.id.lane) + 1;
-        let all = LockWish { owner, pid: self.id.lane, space, kind: None, start: 0, last: u64::MAX };
-        let wish = LockWish { kind: Some(LockKind::Write), ..all };
+        let wish = self.all_of(space);
+        let (owner, all) = (wish.owner, LockWish { kind: None, ..wish });
         for _ in 0..rounds {
             if !self.take(file, handle, (wish, true)).await? {
                 return Ok(());
@@ -117,6 +121,12 @@ impl Actor {
         }
         self.hub.borrow_mut().coverage.hit("a lock was taken many times in a row");
         Ok(())
+    }
+
+    /// Nobody else may hold any of it.
+    fn all_of(&self, space: LockSpace) -> LockWish {
+        let (owner, kind) = (u64::from(self.id.lane) + 1, Some(LockKind::Write));
+        LockWish { owner, pid: self.id.lane, space, kind, start: 0, last: u64::MAX }
     }
 
     /// Before the server is told: from then on others may hold it.

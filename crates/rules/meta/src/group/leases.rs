@@ -1,6 +1,7 @@
 //! Leases of all shards of a group: who may use what without asking, until when, and what is being taken back. Volatile,
 //! like opens. See `docs/design/leases.md`.
 
+mod busy;
 mod recalls;
 mod times;
 mod touched;
@@ -13,6 +14,7 @@ use crate::limit::{LEASE_HOLDERS_MAX, LEASES_MAX, LEASES_PER_CLIENT_MAX};
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use busy::Busy;
 use recalls::Recalls;
 use skep_types::{ClientId, Ino, Millis, Role, ShardId};
 use skep_wire::meta::{Grant, LeaseKind, LeaseTime, Recall, Wish};
@@ -29,6 +31,7 @@ pub struct Leases {
     number: u64,
     times: Times,
     recalls: Recalls,
+    busy: Busy,
     broken: u64,
 }
 
@@ -43,9 +46,14 @@ impl Leases {
         self.holders.get(&ino).is_some_and(|of| of.keys().any(|holder| *holder != client))
     }
 
-    /// Has anybody but `client` a lease on anything?
+    /// Has anybody but `client` a lease on anything? Or are changes counted of something?
     pub fn has_others(&self, client: ClientId) -> bool {
-        self.by_client.len() > usize::from(self.by_client.contains_key(&client))
+        self.by_client.len() > usize::from(self.by_client.contains_key(&client)) || !self.busy.is_empty()
+    }
+
+    /// Is it of interest that `client` changes `ino`?
+    pub fn notes(&self, ino: Ino, client: ClientId, now: Millis) -> bool {
+        self.others(ino, client) || self.busy.is_busy(ino, now)
     }
 
     /// Has `client` a lease on it?
@@ -67,8 +75,15 @@ impl Leases {
     }
 
     /// Gives one, where it may be given.
-    pub fn grant(&mut self, to: u64, ino: Ino) -> Option<Grant> {
-        let client = self.wishes(to).filter(|_| self.may_grant(to, ino))?;
+    pub fn grant(&mut self, to: u64, ino: Ino, now: Millis) -> Option<Grant> {
+        let client = self.wishes(to)?;
+        if self.busy.is_busy(ino, now) {
+            self.busy.asks(ino, client);
+            return None;
+        }
+        if !self.may_grant(to, ino) {
+            return None;
+        }
         self.number += 1;
         if self.holders.entry(ino).or_default().insert(client, self.number).is_none() {
             self.count += 1;
@@ -111,9 +126,13 @@ impl Leases {
         let mut told = Vec::new();
         let mut awaited = Vec::new();
         for (ino, what) in items {
+            self.busy.changes(*ino, request.client, request.now);
             let others = self.holders.get(ino).into_iter().flat_map(BTreeMap::keys).copied();
             for holder in others.filter(|holder| *holder != request.client) {
-                let what = self.recalls.as_told(*ino, what);
+                let what = match self.busy.is_busy(*ino, request.now) {
+                    true => What::Everything,
+                    false => self.recalls.as_told(*ino, what),
+                };
                 if self.recalls.is_cleared(*ino, &what, holder) {
                     continue;
                 }
@@ -127,6 +146,8 @@ impl Leases {
                 self.recalls.told(holder, self.number, *ino, what, request.now);
             }
         }
+        let taken: BTreeSet<Ino> = told.iter().map(|(_, recall): &(ClientId, Recall)| recall.ino).collect();
+        taken.into_iter().for_each(|ino| self.busy.recalls(ino, request.client, request.now));
         let id = self.recalls.wait(&request, items.iter().map(|(ino, _)| *ino), awaited);
         (id, told)
     }
@@ -239,11 +260,12 @@ impl Leases {
     }
 
     /// Numbers for people.
-    pub fn gauges(&self) -> [(&'static str, u64); 3] {
+    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 4] {
         [
             ("leases", self.count as u64),
             ("recalls", self.recalls.len() as u64),
             ("leases_broken", self.broken),
+            ("busy_inodes", self.busy.len(now) as u64),
         ]
     }
 

@@ -93,7 +93,7 @@ impl<S: Store> Group<S> {
             ("log_index", self.host.last.0),
             ("lost_chunk_file_of", example.unwrap_or(0)),
         ]);
-        sums.extend(self.host.leases.gauges());
+        sums.extend(self.host.leases.gauges(self.host.now));
         sums.into_iter().collect()
     }
 }

@@ -38,7 +38,7 @@ impl Shard {
         if !host.leases.has_others(client) {
             return Ok(Touched::new());
         }
-        let is_leased = |ino: Ino| host.leases.others(ino, client);
+        let is_leased = |ino: Ino| host.leases.notes(ino, client, host.now);
         touched(&Known { is_leased: &is_leased, is_coverable: &|ino| self.is_coverable(ino), made })
     }
 
@@ -146,8 +146,8 @@ impl Shard {
         let most = if matches!(request.message, MetaRequest::List(_)) { 1 } else { usize::MAX };
         let mut grants: Vec<Grant> = Vec::new();
         for ino in dirs.list().iter().copied().take(most) {
-            if host.leases.may_grant(to, ino) && (host.leases.has(client, ino) || self.is_there(host, ino)?) {
-                grants.extend(host.leases.grant(to, ino));
+            if host.leases.has(client, ino) || self.is_there(host, ino)? {
+                grants.extend(host.leases.grant(to, ino, host.now));
             }
         }
         Ok(ShardStamp { grants: (!grants.is_empty()).then_some(grants), ..stamp })
