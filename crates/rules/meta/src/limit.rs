@@ -169,8 +169,6 @@ pub const LEASES_MAX: usize = 1 << 20;
 pub const LEASES_PER_CLIENT_MAX: usize = 1 << 18;
 /// Clients that have a lease on one inode.
 pub const LEASE_HOLDERS_MAX: usize = 256;
-/// Recalls of one inode that name what is to go; behind them a recall takes the whole lease.
-pub const RECALLS_PER_INODE: usize = 1_024;
 /// Inodes of which it is remembered that they were taken back a short while ago.
 pub const BUSY_MAX: usize = 1 << 16;
 /// Leases that one answer gives.

@@ -129,21 +129,19 @@ impl Leases {
             self.busy.changes(*ino, request.client, request.now);
             let others = self.holders.get(ino).into_iter().flat_map(BTreeMap::keys).copied();
             for holder in others.filter(|holder| *holder != request.client) {
-                let what = match self.busy.is_busy(*ino, request.now) {
-                    true => What::Everything,
-                    false => self.recalls.as_told(*ino, what),
-                };
-                if self.recalls.is_cleared(*ino, &what, holder) {
+                // What is busy goes as a whole: so what is kept of one inode is bounded as well.
+                let what = if self.busy.is_busy(*ino, request.now) { &What::Everything } else { what };
+                if self.recalls.is_cleared(*ino, what, holder) {
                     continue;
                 }
-                if let Some(number) = self.recalls.is_out(*ino, &what, holder) {
+                if let Some(number) = self.recalls.is_out(*ino, what, holder) {
                     awaited.push((holder, number));
                     continue;
                 }
                 self.number += 1;
                 told.push((holder, what.recall(*ino, request.shard, request.term, self.number)));
                 awaited.push((holder, self.number));
-                self.recalls.told(holder, self.number, *ino, what, request.now);
+                self.recalls.told(holder, self.number, *ino, what.clone(), request.now);
             }
         }
         let taken: BTreeSet<Ino> = told.iter().map(|(_, recall): &(ClientId, Recall)| recall.ino).collect();

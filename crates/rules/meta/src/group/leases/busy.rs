@@ -2,7 +2,7 @@
 //! leases.
 
 use crate::limit::BUSY_MAX;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use skep_types::{ClientId, Ino, Millis};
 
 /// What a recall adds to the heat of its inode.
@@ -11,6 +11,12 @@ const HOT: u64 = 1 << 20;
 const BUSY: u64 = 8 * HOT;
 /// Half of it is left after so long.
 const HALF_MS: u64 = 2_500;
+/// What is left after each tenth of that, in 65,536ths.
+const LEFT: [u64; 11] =
+    [65_536, 61_147, 57_052, 53_232, 49_667, 46_341, 43_238, 40_342, 37_641, 35_120, 32_768];
+const STEP_MS: u64 = HALF_MS / 10;
+/// So many are looked at for one that may be forgotten.
+const LOOKS: usize = 8;
 /// So long after the last conflict it is busy no more.
 const QUIET_MS: u64 = 10_000;
 
@@ -26,23 +32,30 @@ struct Heat {
 
 impl Heat {
     fn now(&self, now: Millis) -> u64 {
-        let halvings = (now.since(self.at) / HALF_MS).min(63);
-        // Between two halvings as good as straight.
-        let left = self.of >> halvings;
-        left - left * (now.since(self.at) % HALF_MS) / (2 * HALF_MS)
+        let since = now.since(self.at);
+        let (halvings, rest) = ((since / HALF_MS).min(63), since % HALF_MS);
+        let (step, within) = ((rest / STEP_MS) as usize, rest % STEP_MS);
+        // Within a step as good as straight.
+        let left = LEFT[step] - (LEFT[step] - LEFT[step + 1]) * within / STEP_MS;
+        ((self.of >> halvings) * left) >> 16
     }
 }
 
 #[derive(Debug, Default)]
 pub struct Busy {
     inos: BTreeMap<Ino, Heat>,
+    /// The same, about as old as they are.
+    order: VecDeque<Ino>,
 }
 
 impl Busy {
     /// Something is taken back for `client`.
     pub fn recalls(&mut self, ino: Ino, client: ClientId, now: Millis) {
-        if self.inos.len() >= BUSY_MAX && !self.inos.contains_key(&ino) {
-            self.forget(now);
+        if !self.inos.contains_key(&ino) {
+            if self.inos.len() >= BUSY_MAX {
+                self.forget_one(now);
+            }
+            self.order.push_back(ino);
         }
         let new = Heat { of: 0, at: now, until: Millis(0), changed_by: client, asked: false };
         let heat = self.inos.entry(ino).or_insert(new);
@@ -52,12 +65,17 @@ impl Busy {
         }
     }
 
-    /// Room for more: what is cold, or else the one with the lowest number.
-    fn forget(&mut self, now: Millis) {
-        self.inos.retain(|_, heat| now < heat.until || heat.now(now) >= HOT / 2);
-        if self.inos.len() >= BUSY_MAX {
-            self.inos.pop_first();
+    /// Room for one more: an old one that is not busy, if there is one.
+    fn forget_one(&mut self, now: Millis) {
+        for _ in 0..LOOKS {
+            let Some(old) = self.order.pop_front() else { return };
+            if !self.is_busy(old, now) {
+                self.inos.remove(&old);
+                return;
+            }
+            self.order.push_back(old);
         }
+        self.order.pop_front().map(|old| self.inos.remove(&old));
     }
 
     /// Is nobody to be lent it?
@@ -137,17 +155,10 @@ mod tests {
     /// Goal: what is remembered is bounded, and what is busy stays.
     #[test]
     fn bounded() {
-        let mut busy = Busy::default();
-        let now = Millis(1_000);
-        let last = Ino(u64::MAX);
-        (0..8).for_each(|_| busy.recalls(last, ONE, now));
-        for ino in 0..2 * BUSY_MAX as u64 {
-            busy.recalls(Ino(ino), ONE, now.plus(ino * HALF_MS * 2));
-        }
-        assert!(busy.inos.len() <= BUSY_MAX);
-        let mut busy = Busy::default();
-        (0..8).for_each(|_| busy.recalls(last, ONE, now));
+        let (mut busy, now, first) = (Busy::default(), Millis(1_000), Ino(u64::MAX));
+        (0..8).for_each(|_| busy.recalls(first, ONE, now));
         (0..2 * BUSY_MAX as u64).for_each(|ino| busy.recalls(Ino(ino), ONE, now));
-        assert!(busy.inos.len() <= BUSY_MAX && busy.is_busy(last, now));
+        assert_eq!((busy.inos.len(), busy.order.len(), busy.len(now)), (BUSY_MAX, BUSY_MAX, 1));
+        assert!(busy.is_busy(first, now));
     }
 }

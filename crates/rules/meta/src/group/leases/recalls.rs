@@ -2,7 +2,6 @@
 //! else it would have to be taken back again, for ever.
 
 use super::What;
-use crate::limit::RECALLS_PER_INODE;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{ClientId, Ino, Millis, ShardId, Term};
@@ -39,8 +38,6 @@ struct Blocked {
     requests: usize,
     /// Recalls that are not confirmed.
     out: usize,
-    /// Those that went out since it is so.
-    told: usize,
 }
 
 #[derive(Debug, Default)]
@@ -63,12 +60,6 @@ impl Recalls {
         self.blocked.contains_key(&ino)
     }
 
-    /// What a holder is told. Of many names he is told once that all is to go: so what is kept of one inode is bounded.
-    pub fn as_told(&self, ino: Ino, what: &What) -> What {
-        let many = self.blocked.get(&ino).is_some_and(|blocked| blocked.told >= RECALLS_PER_INODE);
-        if many { What::Everything } else { what.clone() }
-    }
-
     /// Has this holder dropped it?
     pub fn is_cleared(&self, ino: Ino, what: &What, holder: ClientId) -> bool {
         self.parts.get(&(ino, what.clone(), holder)) == Some(&None)
@@ -80,9 +71,7 @@ impl Recalls {
     }
 
     pub fn told(&mut self, holder: ClientId, number: u64, ino: Ino, what: What, at: Millis) {
-        let blocked = self.blocked.entry(ino).or_default();
-        blocked.out += 1;
-        blocked.told += 1;
+        self.blocked.entry(ino).or_default().out += 1;
         self.parts.insert((ino, what.clone(), holder), Some(number));
         self.told.insert((holder, number), Told { ino, what, at, waits: Vec::new() });
     }

@@ -1,5 +1,4 @@
 use super::*;
-use crate::limit::RECALLS_PER_INODE;
 use alloc::vec;
 use skep_types::{Name, Term};
 use skep_wire::meta::RecallKind;
@@ -8,6 +7,7 @@ const TERM_MS: u64 = 4_000;
 /// A term, one in a hundred, and the margin.
 const PATIENCE: u64 = 4_140;
 const SHARD: ShardId = ShardId(3);
+const MANY: u64 = 3_000;
 
 struct Table {
     leases: Leases,
@@ -102,25 +102,25 @@ fn leases_end_by_everything_and_by_giving_back() {
     table.leases.check();
 }
 
-/// Goal: of many names of one directory each is named, until they are too many: then the lease goes as a whole, and no more
-/// is kept.
+/// Goal: of many names of one directory the first are named; then the lease goes as a whole, and no more is kept.
 #[test]
 fn recalls_of_one_inode_are_bounded() {
     let mut table = Table::new();
     table.ask(2, dir(7)).0.unwrap();
     let mut told = 0;
-    for n in 0..3 * RECALLS_PER_INODE as u64 {
+    for n in 0..MANY {
         told += table.recall(100 + n, 1, &[(dir(7), name(&alloc::format!("n{n}")))]).1.len();
     }
-    assert_eq!(told, RECALLS_PER_INODE + 1);
+    assert_eq!(told, 9);
     table.leases.check();
     for number in 0..=2 * told as u64 {
         table.leases.confirmed(ClientId(2), number);
     }
-    assert_eq!(table.leases.take_over().len(), 3 * RECALLS_PER_INODE);
+    assert_eq!(table.leases.take_over().len(), MANY as usize);
     assert!(!table.leases.has(ClientId(2), dir(7)));
-    (0..3 * RECALLS_PER_INODE as u64).for_each(|n| table.leases.release(100 + n));
+    (0..MANY).for_each(|n| table.leases.release(100 + n));
     table.leases.check();
+    table.now.0 += 10_000;
     assert!(table.ask(2, dir(7)).0.is_some());
 }
 
@@ -140,7 +140,7 @@ fn who_is_silent_is_passed_over() {
     assert!(table.leases.deadline().is_some_and(|at| at <= table.now));
     assert_eq!(table.leases.expire(table.now), [ClientId(2)]);
     assert_eq!(table.leases.take_over(), [(SHARD, wait.unwrap())]);
-    assert_eq!((table.leases.has_others(ClientId(0)), table.leases.deadline()), (false, None));
+    assert_eq!((table.leases.has(ClientId(2), dir(7)), table.leases.deadline()), (false, None));
     table.leases.release(100);
     table.leases.confirmed(ClientId(2), told[0].1.number);
     assert_eq!(table.ask(2, dir(7)), (None, false));

@@ -104,7 +104,7 @@ impl Bed {
     }
 
     fn ask(&mut self) {
-        let (client, ino) = (1 + self.draw(3) as usize, dir(7 + self.draw(2)));
+        let (client, ino) = (1 + self.draw(3) as usize, dir(7 + self.draw(5)));
         if !self.runs(client) {
             return;
         }
@@ -119,7 +119,7 @@ impl Bed {
 
     fn change(&mut self) {
         let client = 1 + self.draw(3) as usize;
-        let ino = dir(7 + self.draw(2));
+        let ino = dir(7 + self.draw(5));
         let what = [What::Attributes, name("a"), name("b"), What::Everything][self.draw(4) as usize].clone();
         self.table.next += 1;
         let to = self.table.next;
@@ -171,7 +171,7 @@ impl Bed {
                 }
             }
             _ => {
-                let most = if self.draw(20) == 0 { 3_000 } else { 60 };
+                let most = if self.draw(12) == 0 { 3_000 } else { 60 };
                 self.table.now.0 += self.draw(most);
                 if self.draw(200) == 0 {
                     let client = 1 + self.draw(3) as usize;
@@ -211,5 +211,5 @@ fn nobody_uses_what_others_change() {
         changes += bed.changes;
         passed += bed.passed;
     }
-    assert!(changes > 10_000 && passed > 50, "{changes} {passed}");
+    assert!(changes > 10_000 && passed > 30, "{changes} {passed}");
 }
