@@ -166,8 +166,10 @@ impl Actor {
         };
         let how = WriteHow { append: true, ..WriteHow::default() };
         let written = self.lane.write(handle, 0, &content(number, len), how).await;
-        if written.is_ok_and(|n| n < len as usize) && self.was_sealed(log).await {
-            // In front of a hole below the cut of a full target: as on a local disk, and the program is told how much.
+        let is_short = written.is_ok_and(|n| n < len as usize) || written == Err(Errno::ENOSPC);
+        if is_short && self.was_sealed(log).await {
+            // In front of a hole below the cut of a full target: as on a local disk, and the program is told how much, or
+            // that it is nothing.
             self.hub.borrow_mut().coverage.hit("an append ended at a hole of a full target");
             return Ok(None);
         }

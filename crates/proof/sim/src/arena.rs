@@ -5,7 +5,10 @@ use crate::hub::Place;
 use skep_meta::{Action, Command};
 use skep_types::Ino;
 use skep_wire::meta::MetaRequest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the names of boxes begin with.
+pub const BOX: &[u8] = b"box-";
 
 /// Names and inodes of the directory at one moment.
 pub type Names = BTreeMap<Vec<u8>, Ino>;
@@ -35,6 +38,8 @@ pub struct SharedDir {
     pub dir: Option<Ino>,
     /// What is in it now.
     pub names: Names,
+    /// All that ever had a name in it, but for boxes.
+    pub inodes: BTreeSet<Ino>,
     log: Vec<(Place, Change)>,
     /// Every state that it was in, with the time when that began.
     states: Vec<(u64, Names)>,
@@ -49,6 +54,11 @@ impl SharedDir {
     pub fn record(&mut self, now: u64, at: Place, command: &Command) -> Result<(), String> {
         let Some(change) = self.dir.and_then(|dir| change_of(dir, command)) else { return Ok(()) };
         self.apply(&change)?;
+        if let Change::Put(name, ino) = &change
+            && !name.starts_with(BOX)
+        {
+            self.inodes.insert(*ino);
+        }
         self.log.push((at, change));
         self.states.push((now, self.names.clone()));
         Ok(())
@@ -124,6 +134,15 @@ impl SharedDir {
         // Within one millisecond nobody knows what came first.
         let finished = last.finished.is_some_and(|at| at < from);
         (finished && last.started <= until).then_some(*last)
+    }
+}
+
+/// Names of the directory that lead elsewhere, or nowhere, by this command.
+pub fn names_changed(dir: Ino, command: &Command) -> Vec<Vec<u8>> {
+    match change_of(dir, command) {
+        None => Vec::new(),
+        Some(Change::Put(name, _) | Change::Take(name)) => vec![name],
+        Some(Change::Move(one, two) | Change::Swap(one, two)) => vec![one, two],
     }
 }
 

@@ -86,9 +86,11 @@ pub enum Theme {
     Afar,
     /// Files that several change and truncate, and truncates whose server gives up before they arrive.
     LateTrims,
+    /// The directory of all, while hosts and mounts stand still and mounts are killed.
+    Names,
 }
 
-const THEMES: [Theme; 10] = [
+const THEMES: [Theme; 11] = [
     Theme::All,
     Theme::All,
     Theme::All,
@@ -99,6 +101,7 @@ const THEMES: [Theme; 10] = [
     Theme::LateWrites,
     Theme::Afar,
     Theme::LateTrims,
+    Theme::Names,
 ];
 /// What one is about, and little else.
 const MUCH: u64 = 200;
@@ -147,6 +150,7 @@ impl Deeds {
             Theme::LateWrites => scale(&mut deeds, &[Deed::Append], MUCH),
             Theme::Afar => scale(&mut deeds, &[Deed::Afar], MUCH),
             Theme::LateTrims => scale(&mut deeds, &[Deed::Contend], MUCH),
+            Theme::Names => scale(&mut deeds, &[Deed::Together], MUCH),
         }
         Self {
             deeds,

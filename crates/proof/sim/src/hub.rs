@@ -3,12 +3,14 @@
 
 use crate::Canary;
 use crate::arena::SharedDir;
+use crate::clocks::Hosts;
 use crate::coverage::Coverage;
 use crate::deeds::Deeds;
 use crate::fields::Fields;
 use crate::kept::Kept;
 use crate::kernel::Kernel;
 use crate::trace::Trace;
+use crate::truth::Truth;
 use skep_client::Outcome;
 use skep_model::Rng;
 use skep_types::{ClientId, FenceEpoch, Incarnation, Ino, Millis, NodeId, ShardId, Term, Timestamp};
@@ -17,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
-/// Hosts with a wall clock of their own: those of metadata servers, then those of clients.
+/// Hosts with clocks of their own: those of metadata servers, then those of clients.
 pub const HOSTS: usize = METADS_MAX + 3;
 /// Most metadata servers of a run.
 pub const METADS_MAX: usize = 3;
@@ -28,7 +30,7 @@ const EPOCH_SECS: i64 = 1_700_000_000;
 pub type HubRef = Rc<RefCell<Hub>>;
 
 /// One lane of one life of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LaneId {
     /// Which life of which client: never used twice.
     pub life: u32,
@@ -90,6 +92,8 @@ pub struct Place {
 pub struct Hub {
     /// Milliseconds since the start of the run.
     pub now: u64,
+    /// What hosts take for time.
+    pub hosts: Hosts,
     /// How far the wall clock of each host is from the monotonic one, in milliseconds: see [`HOSTS`].
     pub clocks: [i64; HOSTS],
     /// The most that any of them was ahead so far.
@@ -138,10 +142,16 @@ pub struct Hub {
     pub promised: BTreeMap<usize, (u64, String)>,
     /// What all clients do to one directory.
     pub shared: SharedDir,
+    /// What was true of it, and when.
+    pub truth: Truth,
     /// What all clients do to some files.
     pub fields: Fields,
     /// The kernels above the clients, by life.
     pub kernels: BTreeMap<u32, Kernel>,
+    /// Kernels lock directories, as real ones do. In the other seeds lanes of one mount meet in more orders.
+    pub locks_dirs: bool,
+    /// Mounts that are stopped, by life, and until when. Their kernels go on.
+    pub stopped: BTreeMap<u32, u64>,
     /// Files that clients keep open.
     pub kept: Kept,
     /// Directories of clients whose lanes sync what they put there, by the client's life.
@@ -174,8 +184,10 @@ impl Hub {
     pub fn new(seed: u64, canary: Option<Canary>, whole_trace: bool) -> Self {
         let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
         let deeds = Deeds::draw(&mut rng, canary.and_then(Canary::theme));
+        let hosts = Hosts::draw(&mut rng);
         Self {
             now: 0,
+            hosts,
             clocks: [0; HOSTS],
             clock_ahead: 0,
             jumps: Vec::new(),
@@ -201,8 +213,11 @@ impl Hub {
             lost: BTreeSet::new(),
             promised: BTreeMap::new(),
             shared: SharedDir::default(),
+            truth: Truth::default(),
             fields: Fields::default(),
             kernels: BTreeMap::new(),
+            locks_dirs: canary.is_some() || !seed.is_multiple_of(4),
+            stopped: BTreeMap::new(),
             kept: Kept::default(),
             careful: BTreeMap::new(),
             metad_terms: BTreeMap::new(),
@@ -225,9 +240,19 @@ impl Hub {
         self.last_call
     }
 
-    /// Monotonic time.
+    /// True time, which only mgmtd has.
     pub fn millis(&self) -> Millis {
         Millis(self.now)
+    }
+
+    /// Monotonic time of a host.
+    pub fn mono(&self, host: usize) -> Millis {
+        Millis(self.hosts.mono(host, self.now))
+    }
+
+    /// When a deadline of a host is over.
+    pub fn true_time(&self, host: usize, due: Millis) -> u64 {
+        self.hosts.true_time(host, due.0, self.now)
     }
 
     /// Time for files, by the clock of a host.
@@ -238,6 +263,11 @@ impl Hub {
     /// Which host a life of a client is on.
     pub fn host_of(life: u32) -> usize {
         METADS_MAX + life as usize % (HOSTS - METADS_MAX)
+    }
+
+    /// Is the mount of this life stopped?
+    pub fn is_stopped(&self, life: u32) -> bool {
+        self.stopped.get(&life).is_some_and(|until| self.now < *until)
     }
 
     /// A clock is put right, or wrong.
@@ -298,6 +328,7 @@ impl Hub {
             self.coverage.hit("a power cut took acknowledged records");
         }
         self.shared.cut(self.now, last);
+        self.truth.cut(self.now, last);
         self.cuts.push(Cut::Metad);
     }
 

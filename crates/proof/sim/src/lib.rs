@@ -9,6 +9,7 @@ mod appends;
 mod arena;
 mod book;
 mod careful;
+mod clocks;
 mod contest;
 mod coverage;
 mod deeds;
@@ -20,6 +21,7 @@ mod kept;
 mod kernel;
 mod ledger;
 mod locking;
+mod looking;
 mod loss;
 mod metad;
 mod mgmtd;
@@ -35,8 +37,10 @@ mod storaged;
 mod task;
 mod together;
 mod trace;
+mod truth;
 mod turns;
 mod verify;
+mod vfs;
 mod world;
 
 pub use coverage::{Coverage, MARKERS, RARE};
@@ -109,10 +113,14 @@ pub enum Canary {
     TrustsAnOldCopy,
     /// Servers tell nobody that a shard has begun a term.
     TermsUntold,
+    /// A mount lets its kernel believe names for a second, without any lease.
+    BelievesNames,
+    /// And attributes.
+    BelievesAttributes,
 }
 
 impl Canary {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -143,6 +151,8 @@ impl Canary {
         Self::RepeatsOnAnyLine,
         Self::TrustsAnOldCopy,
         Self::TermsUntold,
+        Self::BelievesNames,
+        Self::BelievesAttributes,
     ];
 
     /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
@@ -155,7 +165,9 @@ impl Canary {
             | Self::FallocateCuts
             | Self::ZeroForDead
             | Self::OneBigStep
-            | Self::CreateOpens => 50,
+            | Self::CreateOpens
+            | Self::BelievesNames
+            | Self::BelievesAttributes => 50,
             _ => u64::MAX,
         }
     }
@@ -170,6 +182,7 @@ impl Canary {
                 Some(Theme::Afar)
             }
             Self::RepeatsOnAnyLine => Some(Theme::LateTrims),
+            Self::CreateOpens | Self::BelievesNames | Self::BelievesAttributes => Some(Theme::Names),
             _ => None,
         }
     }
@@ -207,6 +220,8 @@ impl Canary {
             Self::RepeatsOnAnyLine => "repeats-on-any-line",
             Self::TrustsAnOldCopy => "trusts-an-old-copy",
             Self::TermsUntold => "terms-untold",
+            Self::BelievesNames => "believes-names",
+            Self::BelievesAttributes => "believes-attributes",
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use crate::Canary;
 use crate::hub::{CallId, Hub, Place};
+use crate::kernel::Seen;
+use crate::world::INODE_TABLE;
 use skep_meta::limit::Limits;
 use skep_meta::store::{Batch, MemoryStore, Store, Wanted};
 use skep_meta::{Action, Command, Config, Group, Input, Internal, Job, Output};
@@ -238,7 +240,7 @@ impl Metad {
 
     /// One input.
     pub fn step(&mut self, input: Input, hub: &mut Hub) -> Option<Output> {
-        let (now, wall) = (hub.millis(), hub.wall(self.process));
+        let (now, wall) = (hub.mono(self.process), hub.wall(self.process));
         let server = self.server.as_mut()?;
         if self.checkpoint.is_on_disk() && hub.permille(FORGETS) {
             server.store().forget();
@@ -288,7 +290,7 @@ impl Metad {
     /// Ends the term of a shard, and begins the next.
     pub fn restart_term(&mut self, shard: ShardId, hub: &mut Hub) -> Output {
         let mut out = Output::default();
-        let (now, wall) = (hub.millis(), hub.wall(self.process));
+        let (now, wall) = (hub.mono(self.process), hub.wall(self.process));
         if let Some(server) = &mut self.server
             && let Err(e) = server.restart_term(now, wall, shard, &mut out)
         {
@@ -333,12 +335,29 @@ impl Metad {
         for record in &records {
             attribute(record, self.at(record.seq.0), hub);
         }
+        let now = hub.now;
+        hub.truth.settle(now, |ino| self.row_of(ino));
         if self.faulty.answers_first && !records.is_empty() {
             self.late.extend(records);
             return true;
         }
         self.log.extend(records);
         false
+    }
+
+    /// What its rows say of an inode.
+    fn row_of(&self, ino: Ino) -> Option<Seen> {
+        let mut key = Vec::from(ino.shard().0.to_be_bytes());
+        key.push(INODE_TABLE);
+        key.extend(ino.0.to_be_bytes());
+        let behind = [&key[..], &[0]].concat();
+        let mut seen = None;
+        // A scan leaves no trace of what was read, as the server would.
+        let _ = self.server()?.store().scan(&key, &behind, &mut |_, value| {
+            seen = skep_meta::Inode::from_bytes(value).ok().map(|inode| Seen::of(&inode.attr(ino)));
+            true
+        });
+        seen
     }
 
     /// Appends what was answered already.
@@ -478,7 +497,7 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
         Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.seq)),
     };
     mark(&command.action, hub);
-    if let Err(what) = hub.shared.record(hub.now, at, &command) {
+    if let Err(what) = hub.record(at, record.shard, &command) {
         hub.fail(format!("record {}: {what}", record.seq));
     }
     let Some(caller) = command.caller else { return };

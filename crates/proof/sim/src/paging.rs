@@ -78,7 +78,7 @@ impl Actor {
     async fn page(&self, handle: u64, ino: Ino, page: u64) -> Result<Vec<u8>, Errno> {
         loop {
             let now = self.hub.borrow().now;
-            let (found, since) = kernel(&self.hub, self.id.life, |k| (k.read(ino, page, now), k.asks()));
+            let (found, asked) = kernel(&self.hub, self.id.life, |k| (k.read(ino, page, now), k.asks()));
             match found {
                 Found::Bytes(bytes) => return Ok(bytes),
                 Found::End => return Ok(Vec::new()),
@@ -87,7 +87,7 @@ impl Actor {
                     let mut bytes = vec![0; PAGE as usize];
                     let filled = self.lane.fill(handle, page * PAGE, &mut bytes).await;
                     let got = filled.as_ref().ok().map(|n| &bytes[..*n]);
-                    kernel(&self.hub, self.id.life, |k| k.filled(ino, page, got, since));
+                    kernel(&self.hub, self.id.life, |k| k.filled(ino, page, got, asked));
                     filled?;
                 }
             }
@@ -99,9 +99,9 @@ impl Actor {
 
     /// The size, and whether the kernel believes in it as well: else a store behind the end that it knows is SIGBUS.
     async fn stat(&self, ino: Ino) -> Result<(u64, bool), Errno> {
-        let since = kernel(&self.hub, self.id.life, |k| k.asks());
+        let asked = kernel(&self.hub, self.id.life, |k| k.asks());
         let size = self.lane.getattr(ino).await?.size;
-        let believed = kernel(&self.hub, self.id.life, |k| k.told(ino, size, since));
+        let believed = kernel(&self.hub, self.id.life, |k| k.told(ino, size, asked));
         Ok((size, believed))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::Canary;
 use crate::hub::{CallId, Hub, HubRef, Landed, LaneId, Outgoing};
-use crate::kernel::kernel;
+use crate::kernel::{Told, kernel};
 use skep_client::{Call, MGMTD, Outcome, Port, Shared};
 use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, Reader, Timestamp, Uuid};
 use skep_wire::meta::ShardCall;
@@ -122,15 +122,23 @@ impl Port for SimPort {
     }
 
     async fn pause(&self, ms: u64) {
-        let due = {
-            let mut hub = self.hub.borrow_mut();
-            let due = hub.now + ms.max(1);
-            hub.timers.push((due, self.lane));
-            due
-        };
+        let host = Hub::host_of(self.lane.life);
+        let until = Millis(self.hub.borrow().mono(host).0 + ms.max(1));
+        let mut due = 0;
         poll_fn(|_| {
-            let over = self.hub.borrow().now >= due || self.patience_is_over();
-            if over { Poll::Ready(()) } else { Poll::Pending }
+            if self.patience_is_over() {
+                return Poll::Ready(());
+            }
+            let hub = &mut *self.hub.borrow_mut();
+            if hub.mono(host) >= until {
+                return Poll::Ready(());
+            }
+            // Again after a sleep, which took none of the time.
+            if hub.now >= due {
+                due = hub.true_time(host, until);
+                hub.timers.push((due, self.lane));
+            }
+            Poll::Pending
         })
         .await;
     }
@@ -149,7 +157,7 @@ impl Port for SimPort {
             _ => self.pause(delay).await,
         }
         while !self.patience_is_over() && patience.is_none_or(|ms| self.hub.borrow().now < since + ms) {
-            if kernel(&self.hub, self.lane.life, |k| k.notified(ino, from, len)) {
+            if kernel(&self.hub, self.lane.life, |k| k.inval_inode(ino, Some((from, len)))) != Told::Waits {
                 return true;
             }
             self.pause(1).await;
@@ -173,7 +181,7 @@ impl Port for SimPort {
     }
 
     fn now(&self) -> Millis {
-        self.hub.borrow().millis()
+        self.hub.borrow().mono(Hub::host_of(self.lane.life))
     }
 
     fn wall(&self) -> Timestamp {

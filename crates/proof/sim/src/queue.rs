@@ -49,6 +49,8 @@ pub enum Event {
     Provoked,
     /// Chaos ends.
     Calm,
+    /// A host may go on.
+    GoOn(usize),
     /// A new mount takes over from a client that was killed.
     TakeOver(usize),
     /// Is anything left over?

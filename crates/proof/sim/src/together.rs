@@ -2,22 +2,25 @@
 //! writes and all read. Whatever a lane is told must be true at some moment of its question.
 
 use crate::Canary;
-use crate::arena::{Names, Version};
-use crate::drive::{list, read};
+use crate::arena::{BOX, Names, Version};
+use crate::drive::read;
 use crate::program::{Actor, Failed, session_of};
+use crate::vfs::{Made, Vfs};
 use skep_client::{CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
 use skep_model::Fill;
-use skep_types::{Errno, Ino, Kind};
+use skep_types::{Errno, Ino, Kind, Mode};
 use skep_wire::meta::OpenMode;
 
 /// Its name below the root.
-const NAME: &[u8] = b"shared";
+pub const NAME: &[u8] = b"shared";
 /// Names that lanes fight for.
-const NAMES: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
+pub const NAMES: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
 /// Lengths of what is put into boxes: in the metadata, one chunk, several.
 const LENGTHS: [u32; 6] = [0, 700, 5_000, 20_000, 70_000, 200_000];
 /// How slow a kernel is between its look and its create, at most, in milliseconds.
 const SLOW_MS: [u64; 2] = [30, 150];
+const PLAIN: OpenHow =
+    OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
 /// Steps here are numbered from this on, apart from those of the books.
 const STEPS_FROM: u64 = 1 << 40;
 
@@ -32,8 +35,10 @@ enum Deed {
     Rmdir(&'static [u8]),
     Link(&'static [u8], &'static [u8]),
     Rename(&'static [u8], &'static [u8], RenameHow),
+    Chmod(&'static [u8], Mode),
     Find(&'static [u8]),
-    List,
+    /// With attributes, or without.
+    List(bool),
 }
 
 /// What came of it.
@@ -75,13 +80,15 @@ impl Actor {
 
     /// One deed among all the others.
     pub(crate) async fn together(&self) -> Result<(), Failed> {
-        let Some(dir) = self.hub.borrow().shared.dir else { return Ok(()) };
+        if self.hub.borrow().shared.dir.is_none() {
+            return Ok(());
+        }
         self.wait_while_dead().await;
         let kind = self.hub.borrow_mut().rng.below(10);
         match kind {
-            0 | 1 => self.fill_box(dir).await,
-            2 | 3 => self.look_into_box(dir).await,
-            _ => self.fight(dir).await,
+            0 | 1 => self.fill_box().await,
+            2 | 3 => self.look_into_box().await,
+            _ => self.fight().await,
         }
     }
 
@@ -94,7 +101,7 @@ impl Actor {
         if !hub.shared.wanted.is_empty() && hub.rng.percent(50) {
             return Deed::Create(hub.rng.pick(&hub.shared.wanted).1);
         }
-        match hub.rng.below(12) {
+        match hub.rng.below(13) {
             0 | 1 => Deed::Create(one),
             2 => Deed::Open(one),
             3 => Deed::Mkdir(one),
@@ -106,12 +113,13 @@ impl Actor {
                 let exchange = !no_replace && hub.rng.percent(40);
                 Deed::Rename(one, two, RenameHow { no_replace, exchange })
             }
-            9 => Deed::List,
+            9 => Deed::List(hub.rng.percent(50)),
+            10 => Deed::Chmod(one, 0o600 + hub.rng.below(0o200) as Mode),
             _ => Deed::Find(one),
         }
     }
 
-    async fn fight(&self, dir: Ino) -> Result<(), Failed> {
+    async fn fight(&self) -> Result<(), Failed> {
         let (deed, session) = (self.draw(), session_of(&self.shared));
         let (from, step) = {
             let mut hub = self.hub.borrow_mut();
@@ -121,7 +129,7 @@ impl Actor {
             hub.say(format_args!("{} does {deed:?}", self.id));
             (hub.now, step)
         };
-        let told = self.carry_out_deed(dir, deed).await;
+        let told = self.carry_out_deed(deed).await;
         let mut hub = self.hub.borrow_mut();
         hub.say(format_args!("{} is told {told:?} of {deed:?}", self.id));
         hub.at_step.insert(self.id, 0);
@@ -142,74 +150,67 @@ impl Actor {
         }
     }
 
-    async fn carry_out_deed(&self, dir: Ino, deed: Deed) -> Result<Told, Errno> {
-        let lane = &self.lane;
-        let plain = OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
+    fn vfs(&self) -> Vfs {
+        Vfs::enter(&self.hub, &self.lane, self.id)
+    }
+
+    async fn carry_out_deed(&self, deed: Deed) -> Result<Told, Errno> {
+        let vfs = self.vfs();
         match deed {
             Deed::Create(name) => {
                 let how = CreateHow { mode: 0o644, umask: 0, uid: 0, gid: 0, exclusive: true, policy: None };
-                let opened = lane.create(dir, name, how, plain).await?;
-                lane.release(opened.handle).await;
+                match vfs.open_or_create(name, (how, PLAIN), false, || 0).await? {
+                    Made::New(opened) => self.lane.release(opened.handle).await,
+                    Made::There(_) => return Err(Errno::EEXIST),
+                }
                 Ok(Told::Done)
             }
-            Deed::Open(name) => self.open_or_make(dir, name).await,
+            Deed::Open(name) => self.open_or_make(name).await,
             Deed::Mkdir(name) => {
                 let new = NewNode { kind: Kind::Dir, mode: 0o755, umask: 0, uid: 0, gid: 0, rdev: 0 };
-                lane.make_node(dir, name, new).await.map(|_| Told::Done)
+                vfs.make(name, new).await.map(|()| Told::Done)
             }
-            Deed::Unlink(name) => lane.unlink(dir, name).await.map(|()| Told::Done),
-            Deed::Rmdir(name) => lane.rmdir(dir, name).await.map(|()| Told::Done),
-            Deed::Link(from, to) => {
-                let attr = lane.lookup(dir, from).await?;
-                lane.link(attr.ino, dir, to).await.map(|_| Told::Done)
-            }
-            Deed::Rename(from, to, how) => lane.rename(dir, from, dir, to, how).await.map(|()| Told::Done),
-            Deed::Find(name) => lane.lookup(dir, name).await.map(|attr| Told::Found(attr.ino)),
-            Deed::List => {
-                let attr = lane.getattr(dir).await?;
-                let names = list(lane, &attr).await?;
-                Ok(Told::Listed(names.keys().map(|name| name.as_bytes().to_vec()).collect()))
-            }
+            Deed::Unlink(name) => vfs.remove(name, false).await.map(|()| Told::Done),
+            Deed::Rmdir(name) => vfs.remove(name, true).await.map(|()| Told::Done),
+            Deed::Link(from, to) => vfs.link(from, to).await.map(|()| Told::Done),
+            Deed::Rename(from, to, how) => vfs.rename(from, to, how).await.map(|()| Told::Done),
+            Deed::Chmod(name, mode) => vfs.chmod(name, mode).await.map(|()| Told::Done),
+            Deed::Find(name) => vfs.stat(name).await.map(|(ino, _)| Told::Found(ino)),
+            Deed::List(plus) => vfs.list(plus).await.map(Told::Listed),
         }
     }
 
     /// As the kernel opens with O_CREAT: it looks, checks and opens what is there; what it makes after it found nothing it
     /// takes for new, and checks nothing. ESTALE: once more.
-    async fn open_or_make(&self, dir: Ino, name: &'static [u8]) -> Result<Told, Errno> {
-        let how = OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
+    async fn open_or_make(&self, name: &'static [u8]) -> Result<Told, Errno> {
         let careless = self.hub.borrow().canary == Some(Canary::CreateOpens);
+        let create = CreateHow { mode: 0o600, umask: 0, uid: 0, gid: 0, exclusive: false, policy: None };
+        // The kernel may be slow here: others make the name meanwhile.
+        let slow = || {
+            let hub = &mut *self.hub.borrow_mut();
+            let slowest = hub.rng.pick(&SLOW_MS);
+            let slow = hub.rng.below(slowest);
+            hub.shared.wanted.push((hub.now + slow, name));
+            slow
+        };
         let mut again = true;
+        let vfs = self.vfs();
         loop {
-            match self.lane.lookup(dir, name).await {
-                Ok(attr) if attr.kind == Kind::Dir => return Err(Errno::EISDIR),
-                Ok(attr) => {
-                    let opened = self.lane.open(attr.ino, how).await?;
-                    self.lane.release(opened.handle).await;
-                    return Ok(Told::Found(attr.ino));
-                }
-                Err(Errno::ENOENT) => {}
-                Err(errno) => return Err(errno),
-            }
-            // The kernel may be slow here: others make the name meanwhile.
-            let slow = {
-                let hub = &mut *self.hub.borrow_mut();
-                let slowest = hub.rng.pick(&SLOW_MS);
-                let slow = hub.rng.below(slowest);
-                hub.shared.wanted.push((hub.now + slow, name));
-                slow
-            };
-            self.lane.port().pause(slow).await;
-            let create = CreateHow { mode: 0o600, umask: 0, uid: 0, gid: 0, exclusive: false, policy: None };
-            let made = match careless {
-                true => self.lane.create(dir, name, create, how).await,
-                false => self.lane.create_after_look(dir, name, create, how).await,
-            };
+            let made = vfs.open_or_create(name, (create, PLAIN), !careless, slow).await;
             match made {
+                Ok(Made::There(ino)) => {
+                    if vfs.attributes(ino).await?.kind == Kind::Dir {
+                        return Err(Errno::EISDIR);
+                    }
+                    let opened = self.lane.open(ino, PLAIN).await?;
+                    self.lane.release(opened.handle).await;
+                    return Ok(Told::Found(ino));
+                }
                 Err(Errno::ESTALE) if std::mem::take(&mut again) => {
                     self.hub.borrow_mut().coverage.hit("a create came too late and looked again");
                 }
                 Err(errno) => return Err(errno),
-                Ok(opened) => {
+                Ok(Made::New(opened)) => {
                     self.lane.release(opened.handle).await;
                     if !opened.created {
                         let what = "was opened as a new file, unchecked, though another had made it";
@@ -222,8 +223,8 @@ impl Actor {
     }
 
     /// Writes a new content into the lane's own box.
-    async fn fill_box(&self, dir: Ino) -> Result<(), Failed> {
-        let name = format!("box-{}", self.book.borrow().name).into_bytes();
+    async fn fill_box(&self) -> Result<(), Failed> {
+        let name = [BOX, self.book.borrow().name.as_bytes()].concat();
         let (tag, len) = {
             let hub = &mut *self.hub.borrow_mut();
             let (tag, len, started) = (1 + hub.rng.below(1 << 30) as u32, hub.rng.pick(&LENGTHS), hub.now);
@@ -238,7 +239,10 @@ impl Actor {
         let how = OpenHow { mode: OpenMode::Write, truncate: true, sync: false, kill_suidgid: false };
         let data = Fill { tag, len }.bytes();
         let result = async {
-            let opened = self.lane.create(dir, &name, create, how).await?;
+            let opened = match self.vfs().open_or_create(&name, (create, how), false, || 0).await? {
+                Made::New(opened) => opened,
+                Made::There(ino) => self.lane.open(ino, how).await?,
+            };
             let written = self.lane.write(opened.handle, 0, &data, WriteHow::default()).await;
             let flushed = self.lane.flush(opened.handle, 0).await;
             self.lane.release(opened.handle).await;
@@ -258,7 +262,7 @@ impl Actor {
     }
 
     /// Opens anybody's box: what was closed before must be in it.
-    async fn look_into_box(&self, dir: Ino) -> Result<(), Failed> {
+    async fn look_into_box(&self) -> Result<(), Failed> {
         let (name, from, cuts) = {
             let hub = &mut *self.hub.borrow_mut();
             hub.at_step.insert(self.id, 0);
@@ -272,9 +276,9 @@ impl Actor {
         let session = session_of(&self.shared);
         self.hub.borrow_mut().say(format_args!("{} looks into {}", self.id, name.escape_ascii()));
         let result = async {
-            let attr = self.lane.lookup(dir, &name).await?;
+            let ino = self.vfs().find(&name).await?;
             let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
-            let opened = self.lane.open(attr.ino, how).await?;
+            let opened = self.lane.open(ino, how).await?;
             let bytes = read(&self.lane, opened.handle, 0, 300_000).await;
             self.lane.release(opened.handle).await;
             bytes
@@ -318,7 +322,7 @@ fn judge(
         (Deed::Find(name) | Deed::Open(name), Ok(Told::Found(ino))) => {
             ensure(some(&|names| names.get(name) == Some(ino)), "that name never led there")
         }
-        (Deed::List, Ok(Told::Listed(found))) => {
+        (Deed::List(_), Ok(Told::Listed(found))) => {
             let never = found.iter().find(|name| !some(&|names| names.contains_key(*name)));
             ensure(never.is_none(), "lists a name that was not there")?;
             let first = states.first().map(|names| names.keys().collect::<Vec<_>>()).unwrap_or_default();
@@ -336,16 +340,20 @@ fn judge(
             let same = |names: &Names| names.get(from).is_some() && names.get(from) == names.get(to);
             ensure(some(&same), "success, but nothing is in the log")
         }
+        // It had that mode, or no name any more and is open.
+        (Deed::Chmod(..), Ok(_)) => Ok(()),
         (_, Ok(_)) => ensure(recorded || lost, "success, but nothing is in the log"),
         (_, Err(errno)) => {
             ensure(!recorded, "an error, but it is in the log")?;
             let (wanted, absent) = needs(deed);
             let missing = |names: &Names| wanted.iter().any(|name| !names.contains_key(*name));
             let taken = |names: &Names| absent.is_some_and(|name| names.contains_key(name));
-            // A link finds the inode first and names it then: it may have lost its last name in between.
+            // Who finds the inode first and does something with it then: it may have lost its last name in between.
             let moved = |from: &[u8]| states.windows(2).any(|pair| pair[0].get(from) != pair[1].get(from));
             match *errno {
-                Errno::ENOENT if matches!(deed, Deed::Link(from, _) if moved(from)) => Ok(()),
+                Errno::ENOENT if matches!(deed, Deed::Link(name, _) | Deed::Chmod(name, _) | Deed::Find(name) if moved(name)) => {
+                    Ok(())
+                }
                 Errno::ENOENT => ensure(some(&missing), "the name was there all the time"),
                 Errno::EEXIST => ensure(some(&taken), "the name was free all the time"),
                 Errno::EISDIR | Errno::ENOTDIR | Errno::EPERM | Errno::EINVAL | Errno::ESTALE => Ok(()),
@@ -359,10 +367,14 @@ fn judge(
 fn needs(deed: Deed) -> (Vec<&'static [u8]>, Option<&'static [u8]>) {
     match deed {
         Deed::Create(name) | Deed::Mkdir(name) => (vec![], Some(name)),
-        Deed::Unlink(name) | Deed::Rmdir(name) | Deed::Find(name) | Deed::Open(name) => (vec![name], None),
+        Deed::Unlink(name)
+        | Deed::Rmdir(name)
+        | Deed::Find(name)
+        | Deed::Chmod(name, _)
+        | Deed::Open(name) => (vec![name], None),
         Deed::Link(from, to) => (vec![from], Some(to)),
         Deed::Rename(from, to, how) if how.exchange => (vec![from, to], None),
         Deed::Rename(from, to, how) => (vec![from], how.no_replace.then_some(to)),
-        Deed::List => (vec![], None),
+        Deed::List(_) => (vec![], None),
     }
 }

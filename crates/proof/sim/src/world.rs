@@ -10,7 +10,10 @@ mod mishaps;
 mod process;
 mod reads;
 mod seats;
+mod still;
 mod upkeep;
+
+pub use end::INODE_TABLE;
 
 use crate::hub::{CallId, Hub, HubRef, LaneId, METADS_MAX};
 use crate::metad::{Faulty, Metad};
@@ -238,13 +241,14 @@ impl World {
             Event::EndConnections(looks) => self.end_connections(looks),
             Event::Provoked => self.provoked(),
             Event::Calm => self.calm(),
+            Event::GoOn(host) => self.host_goes_on(host),
             Event::TakeOver(seat) => self.take_over(seat),
             Event::Look => self.look(),
         }
     }
 
     fn poll(&mut self, lane: LaneId) {
-        if self.is_frozen(lane.life) {
+        if self.is_frozen(lane) {
             return;
         }
         if let Some(task) = self.tasks.get_mut(&lane) {

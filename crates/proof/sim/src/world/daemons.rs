@@ -245,7 +245,9 @@ impl World {
     fn has_little_room(&self, at: usize, hub: &mut crate::hub::Hub) -> bool {
         let metad = &self.metads[at];
         let until = self.low_until.get(&metad.node).copied().unwrap_or(0);
-        let is_idle = |server: &skep_meta::Group<_>| server.next_deadline().is_none_or(|due| due.0 > hub.now);
+        let is_idle = |server: &skep_meta::Group<_>| {
+            server.next_deadline().is_none_or(|due| due > hub.mono(metad.process))
+        };
         let low = !hub.calm && hub.now < until && metad.server().is_some_and(is_idle);
         if low {
             hub.coverage.hit("a transaction met a server with little room");
@@ -324,7 +326,7 @@ impl World {
     fn plan_tick(&mut self, at: usize, life: u64, hub: &mut crate::hub::Hub) {
         let metad = &mut self.metads[at];
         let Some(due) = metad.server().and_then(skep_meta::Group::next_deadline) else { return };
-        let due = due.0.max(hub.now + 1);
+        let due = hub.true_time(metad.process, due).max(hub.now + 1);
         if metad.tick_at.is_none_or(|planned| due < planned) {
             metad.tick_at = Some(due);
             self.queue.at(due, &mut hub.rng, Event::Deadline(life));

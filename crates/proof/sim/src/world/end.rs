@@ -18,7 +18,7 @@ const OWN_QUESTION: u64 = 1 << 62;
 /// Milliseconds between two looks at what is left.
 const LOOK_MS: u64 = 500;
 /// The number of the inode table in row keys.
-const INODE_TABLE: u8 = 2;
+pub const INODE_TABLE: u8 = 2;
 /// That of growths that were given up while their owners may have been copying.
 const DEAD_GROWTH_TABLE: u8 = 14;
 /// What must become 0 once nobody does anything.

@@ -73,6 +73,10 @@ impl Mood {
             // Storage loses its power.
             deck.extend([4; 12]);
         }
+        if hub.deeds.theme == Theme::Names {
+            // Clients are killed, and stand still.
+            deck.extend([10, 11, 11].repeat(4));
+        }
         if seed.is_multiple_of(3) {
             // Shards do not stay where they are for long.
             deck.extend([15; 8]);

@@ -7,6 +7,7 @@ use crate::book::Book;
 use crate::drive::SimLane;
 use crate::hub::LaneId;
 use crate::locking::keep_locks;
+use crate::looking::look_on;
 use crate::loss::{Harm, Stored};
 use crate::port::{SharedRef, SimPort};
 use crate::program::{Actor, BookRef, attach, keep_house, keep_synced};
@@ -25,6 +26,8 @@ const DEAD_MAX: u64 = 3_000;
 const KEEPER: usize = LANES + 2;
 /// The lane that makes closed files durable.
 const SYNCER: usize = LANES + 3;
+/// The lane of the program that only looks, which outlives its mount.
+pub(super) const LOOKER: usize = LANES + 4;
 
 /// A place for a client, whichever life is in it.
 pub struct Seat {
@@ -32,10 +35,8 @@ pub struct Seat {
     pub shared: SharedRef,
     /// What its lanes did.
     pub books: Vec<BookRef>,
-    /// It is stopped until then.
-    frozen_until: u64,
     /// It is gone, and nobody has taken over.
-    vacant: bool,
+    pub vacant: bool,
     dead_since: Option<u64>,
 }
 
@@ -49,7 +50,7 @@ impl World {
             })
             .collect();
         let shared = Rc::new(RefCell::new(Shared::new(self.client_limits)));
-        self.seats.push(Seat { life: 0, shared, books, frozen_until: 0, vacant: true, dead_since: None });
+        self.seats.push(Seat { life: 0, shared, books, vacant: true, dead_since: None });
         self.begin_life(number, false);
     }
 
@@ -93,6 +94,8 @@ impl World {
         self.spawn(id, keep_locks(self.hub.clone(), lane, shared.clone(), id));
         let (id, lane) = self.lane(life, SYNCER, &shared);
         self.spawn(id, keep_synced(lane));
+        let (id, lane) = self.lane(life, LOOKER, &shared);
+        self.spawn(id, look_on(self.hub.clone(), lane, shared, id));
     }
 
     pub(super) fn lane(&self, life: u32, at: usize, shared: &SharedRef) -> (LaneId, Rc<SimLane>) {
@@ -100,7 +103,7 @@ impl World {
         let port = |_| SimPort { hub: self.hub.clone(), lane: id, shared: shared.clone() };
         match Lane::new(shared.clone(), port) {
             Ok(lane) => (id, Rc::new(lane)),
-            // Slots number 256, a client here takes six.
+            // Slots number 256, a client here takes seven.
             Err(errno) => unreachable!("no slot for {id}: {errno}"),
         }
     }
@@ -179,12 +182,6 @@ impl World {
         self.seats[at].life
     }
 
-    /// Is the client stopped?
-    pub(super) fn is_frozen(&self, life: u32) -> bool {
-        let now = self.now();
-        self.seats.iter().any(|seat| seat.life == life && now < seat.frozen_until)
-    }
-
     /// A mount is killed.
     pub(super) fn kill_a_client(&mut self) {
         let at = self.hub.borrow_mut().rng.below(self.seats.len() as u64) as usize;
@@ -198,48 +195,17 @@ impl World {
             return;
         }
         seat.vacant = true;
-        seat.frozen_until = 0;
         let life = seat.life;
         for book in &seat.books {
             // Borrowed by the future only while it is polled.
             book.borrow_mut().taken_over();
         }
         self.hub.borrow_mut().say(format_args!("the client in life {life} is gone"));
-        self.tasks.retain(|id, _| id.life != life);
+        self.hub.borrow_mut().stopped.remove(&life);
+        self.leave_the_kernel(life);
         self.network.remove_client(life, &mut self.hub.borrow_mut(), &mut self.queue);
         self.hub.borrow_mut().fields.client_gone(life);
-        self.hub.borrow_mut().kernels.remove(&life);
         self.after(500, Event::TakeOver(at));
-    }
-
-    /// A mount stops for so long that it is evicted, and goes on then.
-    pub(super) fn freeze_a_client(&mut self) {
-        let at = self.hub.borrow_mut().rng.below(self.seats.len() as u64) as usize;
-        let ms = 500 + self.hub.borrow_mut().rng.below(12_000);
-        let until = self.now() + ms;
-        let seat = &mut self.seats[at];
-        if seat.vacant {
-            return;
-        }
-        seat.frozen_until = until;
-        let life = seat.life;
-        self.hub.borrow_mut().say(format_args!("the client in life {life} stops for {ms} ms"));
-        self.wake_all(life, until);
-    }
-
-    fn wake_all(&mut self, life: u32, at: u64) {
-        for lane in 0..=SYNCER as u32 {
-            self.at(at, Event::Wake(LaneId { life, lane }));
-        }
-    }
-
-    /// Nobody is stopped any more.
-    pub(super) fn thaw_all(&mut self) {
-        let now = self.now();
-        for at in 0..self.seats.len() {
-            self.seats[at].frozen_until = 0;
-            self.wake_all(self.seats[at].life, now);
-        }
     }
 
     /// A new mount comes, once the cluster has done with the old one.

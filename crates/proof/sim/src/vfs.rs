@@ -1,0 +1,318 @@
+//! System calls as the kernel carries them out above a mount: path by path through the names that it knows, under the
+//! locks of directories, each reply applied when the thread that asked runs again.
+
+mod changes;
+
+pub use changes::Made;
+
+use crate::Canary;
+use crate::drive::SimLane;
+use crate::hub::{Hub, HubRef, LaneId};
+use crate::kernel::{Asked, From, Kernel, Look, Seen, Ticket, Told, kernel};
+use crate::truth::{Key, State};
+use skep_client::Listed;
+use skep_types::{Attr, Errno, Ino, Kind, Name};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// What a canary lets a kernel believe without a lease, in milliseconds.
+const BLIND_MS: u64 = 1_000;
+/// Of a thousand replies so many are applied at once ...
+const AT_ONCE: u64 = 880;
+/// ... and after no more than so many milliseconds each, of a thousand, the others (K1).
+const LATE: [(u64, u64); 3] = [(85, 8), (30, 100), (5, 2_000)];
+
+/// How a name is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct How {
+    /// The directory is locked already.
+    locked: bool,
+    /// Whatever is valid (K12).
+    exactly: bool,
+}
+
+/// A thread in the kernel.
+pub struct Vfs {
+    pub hub: HubRef,
+    /// The mount's worker that serves it.
+    pub lane: Rc<SimLane>,
+    pub id: LaneId,
+    /// When the system call began that it is in.
+    asked: u64,
+}
+
+impl Vfs {
+    /// A system call begins.
+    pub fn enter(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId) -> Self {
+        Self { hub: hub.clone(), lane: lane.clone(), id, asked: hub.borrow().now }
+    }
+
+    fn kernel<R>(&self, f: impl FnOnce(&mut Kernel) -> R) -> R {
+        kernel(&self.hub, self.id.life, f)
+    }
+
+    fn host(&self) -> usize {
+        Hub::host_of(self.id.life)
+    }
+
+    /// What the kernel takes for time.
+    fn jiffies(&self) -> u64 {
+        self.hub.borrow().mono(self.host()).0
+    }
+
+    /// How long a reply is valid: names, attributes. A mount without leases has none to give.
+    fn validity(&self) -> (u64, u64) {
+        match self.hub.borrow().canary {
+            Some(Canary::BelievesNames) => (BLIND_MS, 0),
+            Some(Canary::BelievesAttributes) => (0, BLIND_MS),
+            _ => (0, 0),
+        }
+    }
+
+    /// Waits, without the mount.
+    pub async fn sleep(&self, ms: u64) {
+        let due = self.hub.borrow().now + ms;
+        if ms > 0 {
+            self.hub.borrow_mut().timers.push((due, self.id));
+        }
+        poll_fn(|_| if self.hub.borrow().now >= due { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// Asks the mount, which may stand still while the kernel goes on, and be killed.
+    async fn ask<T>(&self, question: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
+        let mut question = pin!(question);
+        let answer = poll_fn(|cx| {
+            if self.kernel(|k| k.has_ended()) {
+                return Poll::Ready(Err(Errno::ENOTCONN));
+            }
+            if self.hub.borrow().is_stopped(self.id.life) {
+                return Poll::Pending;
+            }
+            question.as_mut().poll(cx)
+        })
+        .await;
+        let late = {
+            let hub = &mut *self.hub.borrow_mut();
+            late(hub.rng.below(1_000)).map(|most| hub.rng.below(most) + 1)
+        };
+        if let Some(ms) = late {
+            self.hub.borrow_mut().coverage.hit("a reply was applied late");
+            self.sleep(ms).await;
+        }
+        answer
+    }
+
+    /// Comes for the lock of a directory, and waits until it has it. In some seeds there is none.
+    async fn lock(&self, dir: Ino, alone: bool) -> Option<Ticket> {
+        if !self.hub.borrow().locks_dirs {
+            return None;
+        }
+        let ticket = self.kernel(|k| k.locks().come(dir, alone, self.id));
+        if !self.kernel(|k| k.locks().has(dir, ticket)) {
+            self.hub.borrow_mut().coverage.hit("a directory's lock was waited for");
+            poll_fn(|_| match self.kernel(|k| k.locks().has(dir, ticket)) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+        }
+        Some(ticket)
+    }
+
+    fn unlock(&self, dir: Ino, ticket: Option<Ticket>) {
+        let Some(ticket) = ticket else { return };
+        let next = self.kernel(|k| k.locks().leave(dir, ticket));
+        let hub = &mut *self.hub.borrow_mut();
+        let now = hub.now;
+        hub.timers.extend(next.into_iter().map(|lane| (now, lane)));
+    }
+
+    /// A program is shown something, which must be true.
+    fn shows(&self, key: Key, state: State) {
+        let hub = &mut *self.hub.borrow_mut();
+        let now = hub.now;
+        if let Err(what) = hub.truth.is_shown(Hub::host_of(self.id.life), key, state, (self.asked, now)) {
+            hub.fail(format!("{}: {what}", self.id));
+        }
+    }
+
+    fn shows_name(&self, dir: Ino, name: &[u8], leads: Option<Ino>) {
+        self.shows(Key::Name(dir, name.to_vec()), State::Leads(leads));
+    }
+
+    /// Applies what a first look brought.
+    fn apply(&self, dir: Ino, name: &[u8], found: Option<&Attr>, (from, asked): (From, Asked)) {
+        let ((names, attributes), now) = (self.validity(), self.jiffies());
+        self.kernel(|k| {
+            if let Some(attr) = found {
+                // What made it gives no attributes, for nothing stops them (K3).
+                let validity = if matches!(from, From::New) { 0 } else { attributes };
+                k.answered(attr.ino, attr, from, validity, now);
+            }
+            let leads = (found.map(|attr| attr.ino), found.is_some_and(|attr| attr.kind == Kind::Dir));
+            k.looked(dir, name, leads, names, asked, now);
+        });
+    }
+
+    async fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Attr>, Errno> {
+        match self.ask(self.lane.lookup(dir, name)).await {
+            Ok(attr) => Ok(Some(attr)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Where a name leads.
+    async fn component(&self, dir: Ino, name: &[u8], how: How) -> Result<Option<Ino>, Errno> {
+        let now = self.jiffies();
+        match self.kernel(|k| k.look(dir, name, now, how.exactly)) {
+            Look::Valid(leads) => {
+                self.shows_name(dir, name, leads);
+                return Ok(leads);
+            }
+            Look::Known(id, ino) => {
+                let asked = self.kernel(|k| k.asks());
+                let found = self.lookup(dir, name).await?;
+                let ((names, attributes), now) = (self.validity(), self.jiffies());
+                let leads = found.as_ref().map(|attr| attr.ino);
+                let same = self.kernel(|k| {
+                    if let Some(attr) = found.as_ref().filter(|attr| attr.ino == ino) {
+                        k.answered(ino, attr, From::Entry(asked), attributes, now);
+                    }
+                    k.revalidated(id, leads, names, now)
+                });
+                if same && leads == Some(ino) {
+                    self.shows_name(dir, name, leads);
+                    return Ok(leads);
+                }
+                self.hub.borrow_mut().coverage.hit("a known name led elsewhere");
+            }
+            Look::Unknown => {}
+        }
+        let held = if how.locked { None } else { self.lock(dir, false).await };
+        let leads = self.first_look(dir, name).await;
+        self.unlock(dir, held);
+        leads
+    }
+
+    /// Under the lock of the directory.
+    async fn first_look(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, Errno> {
+        let asked = self.kernel(|k| k.asks());
+        let found = self.lookup(dir, name).await?;
+        self.apply(dir, name, found.as_ref(), (From::Entry(asked), asked));
+        let leads = found.map(|attr| attr.ino);
+        self.shows_name(dir, name, leads);
+        Ok(leads)
+    }
+
+    /// The attributes of an inode that a walk has come to.
+    pub async fn attributes(&self, ino: Ino) -> Result<Seen, Errno> {
+        let now = self.jiffies();
+        let seen = match self.kernel(|k| k.valid(ino, now)) {
+            Some(seen) => seen,
+            None => {
+                let asked = self.kernel(|k| k.asks());
+                let attr = self.ask(self.lane.getattr(ino)).await?;
+                let ((_, attributes), now) = (self.validity(), self.jiffies());
+                self.kernel(|k| k.answered(ino, &attr, From::Inode(asked), attributes, now));
+                Seen::of(&attr)
+            }
+        };
+        // One without a name is the mount's own affair, as long as it has it open.
+        if seen.nlink > 0 {
+            self.shows(Key::Inode(ino), State::Seen(Some(seen)));
+        }
+        Ok(seen)
+    }
+
+    /// Walks to the directory of all.
+    pub async fn walk(&self) -> Result<Ino, Errno> {
+        // May the program search it?
+        self.attributes(Ino::ROOT).await?;
+        let dir = self.component(Ino::ROOT, crate::together::NAME, How::default()).await?;
+        let dir = dir.ok_or(Errno::ENOENT)?;
+        self.attributes(dir).await?;
+        Ok(dir)
+    }
+
+    /// Where a name in it leads.
+    pub async fn find(&self, name: &[u8]) -> Result<Ino, Errno> {
+        let dir = self.walk().await?;
+        self.component(dir, name, How::default()).await?.ok_or(Errno::ENOENT)
+    }
+
+    /// stat(2)
+    pub async fn stat(&self, name: &[u8]) -> Result<(Ino, Seen), Errno> {
+        let ino = self.find(name).await?;
+        Ok((ino, self.attributes(ino).await?))
+    }
+
+    /// Lists it, with attributes (READDIRPLUS) or without.
+    pub async fn list(&self, plus: bool) -> Result<Vec<Vec<u8>>, Errno> {
+        let dir = self.walk().await?;
+        let handle = self.lane.opendir(dir)?;
+        let held = self.lock(dir, false).await;
+        let asked = self.kernel(|k| k.asks());
+        let mut lines: BTreeMap<Name, Option<Attr>> = BTreeMap::new();
+        let mut twice = false;
+        let mut sink = |line: Listed<'_>| {
+            if let Ok(name) = Name::new(line.name) {
+                twice |= lines.insert(name, line.attr.cloned()).is_some();
+            }
+            true
+        };
+        let listed = self.ask(self.lane.readdir(handle, 0, plus, &mut sink)).await;
+        if listed.is_ok() {
+            for (name, attr) in lines.iter().filter_map(|(name, attr)| Some((name, attr.as_ref()?))) {
+                self.apply(dir, name.as_bytes(), Some(attr), (From::Entry(asked), asked));
+            }
+        }
+        self.unlock(dir, held);
+        self.lane.releasedir(handle);
+        listed?;
+        // No error of a directory is like this one: a name that was listed twice must stand out.
+        if twice {
+            Err(Errno::ERANGE)
+        } else {
+            Ok(lines.keys().map(|name| name.as_bytes().to_vec()).collect())
+        }
+    }
+
+    /// The mount has the kernel drop a name, as if somebody had changed it.
+    pub async fn drop_name(&self, dir: Ino, name: &[u8]) {
+        if self.kernel(|k| k.inval_entry(dir, name)) == Told::Waits {
+            let held = self.lock(dir, true).await;
+            self.kernel(|k| k.inval_entry_locked(dir, name));
+            self.unlock(dir, held);
+            self.hub.borrow_mut().coverage.hit("a notification dropped a name under the lock");
+        }
+    }
+}
+
+/// Within how many milliseconds a reply is applied; `None`: at once.
+fn late(drawn: u64) -> Option<u64> {
+    let mut left = drawn.checked_sub(AT_ONCE)?;
+    for (share, most) in LATE {
+        match left.checked_sub(share) {
+            Some(rest) => left = rest,
+            None => return Some(most),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: most replies are applied at once, all within two seconds, and some late (K1).
+    #[test]
+    fn replies_are_applied_within_two_seconds() {
+        let all: Vec<Option<u64>> = (0..1_000).map(late).collect();
+        assert_eq!(all.iter().filter(|most| most.is_none()).count() as u64, AT_ONCE);
+        assert_eq!(all.iter().flatten().max(), Some(&2_000));
+    }
+}
