@@ -176,6 +176,10 @@ impl Port for SimPort {
         self.hub.borrow().millis()
     }
 
+    fn boot(&self) -> Millis {
+        self.hub.borrow().millis()
+    }
+
     fn wall(&self) -> Timestamp {
         self.hub.borrow().wall(Hub::host_of(self.lane.life))
     }
