@@ -13,6 +13,7 @@ mod locks;
 mod losses;
 mod map;
 mod mark;
+mod names;
 mod node;
 mod pages;
 mod session;
@@ -35,6 +36,7 @@ pub use losses::Losses;
 pub(crate) use losses::Seen;
 pub use map::ClusterMap;
 pub use mark::{Begun, Mark};
+pub use names::{Found, Line, Names, Part};
 pub use node::{Nodes, Silence};
 pub use pages::{Filled, PageDrop, Pages};
 pub use session::{Mounting, Session, SessionState};
@@ -117,6 +119,8 @@ pub struct Shared {
     pub(crate) syncing: crate::op::ClosedSync,
     /// Leases that this mount has.
     pub leases: Leases,
+    /// What it knows under them.
+    pub names: Names,
     /// Counts opens and closes of the mount, so that shards can order them.
     pub open_seq: u64,
     /// Counts changes made by this mount; a listing's attributes are stale when it moved.
@@ -126,7 +130,7 @@ pub struct Shared {
 impl Shared {
     /// A mount that knows nothing yet.
     pub fn new(limits: Limits) -> Self {
-        Self { leases: Leases::new(&limits), limits, ..Self::default() }
+        Self { leases: Leases::new(&limits), names: Names::new(&limits), limits, ..Self::default() }
     }
 
     /// The number of the next open or close.
