@@ -9,6 +9,12 @@ pub fn now() -> Millis {
     Millis(time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000)
 }
 
+/// Milliseconds of the clock that goes on while the machine sleeps.
+pub fn boot() -> Millis {
+    let time = clock_gettime(ClockId::Boottime);
+    Millis(time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000)
+}
+
 /// The time of day, which files carry.
 pub fn wall() -> Timestamp {
     let time = clock_gettime(ClockId::Realtime);

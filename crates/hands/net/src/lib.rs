@@ -29,7 +29,7 @@ mod stream;
 mod waker;
 
 pub use address::{Endpoint, EndpointError, choose};
-pub use clock::{now, wall};
+pub use clock::{boot, now, wall};
 pub use error::{Cause, NetError};
 pub use event::{ConnId, EventLimits, EventServer, Replies, Service};
 #[cfg(feature = "testing")]

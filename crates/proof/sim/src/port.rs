@@ -184,6 +184,10 @@ impl Port for SimPort {
         self.hub.borrow().mono(Hub::host_of(self.lane.life))
     }
 
+    fn boot(&self) -> Millis {
+        self.hub.borrow().millis()
+    }
+
     fn wall(&self) -> Timestamp {
         self.hub.borrow().wall(Hub::host_of(self.lane.life))
     }

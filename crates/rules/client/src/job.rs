@@ -1,11 +1,13 @@
 //! One request of an operation, on its way to its answer.
 
+use crate::state::{Change, Sent, Told};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use skep_types::{
     ClientId, Decode, DecodeError, Encode, Errno, Incarnation, Ino, NodeId, Reader, ShardId, TargetId,
 };
-use skep_wire::Refusal;
-use skep_wire::meta::{ShardCall, ShardStamp};
+use skep_wire::meta::{Events, Recalled, ShardCall, ShardStamp, Wish};
+use skep_wire::{Message, Refusal};
 
 /// To whom a request goes. Which node that is, the map says at every try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +32,16 @@ pub(crate) struct Job<'a> {
     pub changing: bool,
     /// What it changes, as far as that has a number: an fsync of one of these answers for it.
     pub of: [Option<Ino>; 2],
+    /// The names that it changes, with their directories.
+    pub names: [Option<(Ino, Box<[u8]>)>; 2],
     /// It may have been executed by an earlier try.
     pub unsure: bool,
+    /// A server has said what became of it.
+    pub is_answered: bool,
+    /// This try, where leases are asked for.
+    pub sent: Option<Sent>,
+    /// What the answer said beside its body.
+    pub told: Option<Told>,
     /// The session in which it was sent last without an outcome, or refused because that had ended; 0 = none.
     pub sent_as: ClientId,
     /// It was given this session for its place, and means nothing in another.
@@ -103,7 +113,11 @@ impl Job<'_> {
             into: &mut [],
             changing,
             of: [None; 2],
+            names: [None, None],
             unsure: false,
+            is_answered: false,
+            sent: None,
+            told: None,
             sent_as: ClientId(0),
             bound: None,
             node: None,
@@ -114,14 +128,34 @@ impl Job<'_> {
         }
     }
 
-    /// The shard's epoch, as far as it is known at this try.
-    pub fn tell_epoch(&mut self, epoch: u64) {
+    /// What is known at this try: the shard's epoch, and what the mount has of leases.
+    pub fn tell(&mut self, epoch: u64) {
         let mut r = Reader::new(&self.body);
         let Ok(call) = ShardCall::decode(&mut r) else { return };
-        if call.epoch != epoch {
+        let wish = self.sent.filter(|sent| sent.wishes).map(|_| Wish::SHARED);
+        let lapses = self.sent.map(|sent| sent.lapses);
+        if (call.epoch, call.wish, call.lapses) != (epoch, wish, lapses) {
             let head = self.body.len() - r.remaining();
-            self.body.splice(..head, ShardCall { epoch, ..call }.to_bytes());
+            self.body.splice(..head, ShardCall { epoch, wish, lapses, ..call }.to_bytes());
         }
+    }
+
+    /// May its answer give leases? Those that wait for long, and are about none, would only be waited for.
+    pub fn wishes(&self) -> bool {
+        ![Events::KIND, Recalled::KIND].contains(&self.kind)
+    }
+
+    /// What it changes, for those who might believe otherwise; `None`: nothing.
+    pub fn change(&mut self) -> Option<Change> {
+        let names = core::mem::take(&mut self.names);
+        (self.of != [None; 2]).then_some(Change { inos: self.of, names })
+    }
+
+    /// It changes this name.
+    pub fn naming(mut self, dir: Ino, name: &[u8]) -> Self {
+        let free = self.names.iter_mut().find(|place| place.is_none());
+        *free.expect("no request changes more than two names") = Some((dir, name.into()));
+        self
     }
 
     /// It changes this one as well.

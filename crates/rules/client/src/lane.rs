@@ -3,7 +3,7 @@
 
 use crate::job::{IntoStatus, Job, Reply, To};
 use crate::port::{Cell, Port};
-use crate::state::{FileHandle, Handle, Shared, SlotState};
+use crate::state::{FileHandle, Handle, Shared, SlotState, Told};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{self, RefCell};
@@ -18,6 +18,8 @@ pub struct Lane<P: Port, C: Cell<Shared>> {
     slot: Slot,
     position: RefCell<SlotState>,
     through: cell::Cell<Through>,
+    /// See [`crate::Limits`].
+    pub(crate) leases: bool,
 }
 
 /// The open files that a lane's operation goes through, and how many locks had been lost when it began.
@@ -43,13 +45,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A lane with a slot of its own; `port` makes its hands, given the slot (the connection group).
     /// EMFILE when all slots are taken.
     pub fn new(shared: C, port: impl FnOnce(Slot) -> P) -> Result<Self, Errno> {
-        let (slot, position) = shared.with(|s| s.slots.take()).ok_or(Errno::EMFILE)?;
+        let (taken, leases) = shared.with(|s| (s.slots.take(), s.limits.leases));
+        let (slot, position) = taken.ok_or(Errno::EMFILE)?;
         Ok(Self {
             port: port(slot),
             shared,
             slot,
             position: RefCell::new(position),
             through: cell::Cell::default(),
+            leases,
         })
     }
 
@@ -123,15 +127,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Runs one job.
     pub(crate) async fn settle(&self, job: Job<'_>) -> Result<Reply, Refusal> {
+        self.settle_told(job).await.0
+    }
+
+    /// The same, with what the answer or refusal said beside its body, where leases are asked for.
+    pub(crate) async fn settle_told(&self, job: Job<'_>) -> (Result<Reply, Refusal>, Option<Told>) {
         if let (To::Shard(shard), true) = (job.to, job.changing)
             && self.shared.with(|s| s.stamps.changed(shard) >= s.limits.changed_max)
+            && let Err(refusal) = Box::pin(self.sync_shard(shard)).await
         {
-            Box::pin(self.sync_shard(shard)).await?;
+            return (Err(refusal), None);
         }
         let mut jobs = [job];
+        let change = self.own_change_begins(&mut jobs[0]);
         self.run(&mut jobs).await;
         let [mut job] = jobs;
-        job.take()
+        if let Some(change) = change {
+            self.own_change_ends(&job, change);
+        }
+        (job.take(), job.told)
     }
 
     /// Asks a shard.

@@ -120,6 +120,21 @@ pub const OWN_WAIT_MAX_MS: u64 = 50;
 /// Pages are waited for no longer where the kernel may hold them until it has the answer.
 pub const PAGES_PATIENCE_MS: u64 = 50;
 
+/// Bytes of names and attributes that leases cover, unless configured otherwise.
+pub const CACHE_MAX: usize = 256 << 20;
+/// Directories of which something is kept, each under a lease.
+pub const DIRS_KEPT_MAX: usize = 1 << 17;
+/// Names of a directory that is known completely, and may be there all the same: with one more it is not.
+pub const HOLES_MAX: usize = 64;
+/// While leases are held, events are waited for so long: each answer renews.
+pub const EVENTS_HELD_MS: u64 = 1_000;
+/// Leases of one `Recalled` that are given back.
+pub const GIVEN_BACK_AT_ONCE: usize = 1_024;
+/// Recalls of a shard that refuse older grants, one by one; beyond it no older grant is believed.
+pub const RECALLS_KEPT_MAX: usize = 4_096;
+/// Inodes of which the last change of this mount is known; beyond it no answer from before the last of any is kept.
+pub const OWN_CHANGES_KEPT_MAX: usize = 4_096;
+
 /// What a mount may be told otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -139,6 +154,19 @@ pub struct Limits {
     pub canary_tells_the_first: bool,
     /// A fault on purpose: who opens a file or directory is told nothing of what was lost before.
     pub canary_opens_behind_losses: bool,
+    /// Asks for leases, and answers by itself what they cover.
+    pub leases: bool,
+    /// As [`CACHE_MAX`].
+    pub cache_bytes: usize,
+    /// A fault on purpose: recalls refuse no grants that come behind them (*recall-overtakes-grant*).
+    pub canary_forgets_recalls: bool,
+    /// A fault on purpose: the time of leases counts from the answer (*keeps-lease-over-term*).
+    pub canary_counts_from_answers: bool,
+    /// A fault on purpose: a server renews leases of shards that it does not have any more
+    /// (*renews-for-a-shard-that-left*).
+    pub canary_ignores_ended: bool,
+    /// A fault on purpose: a directory is known completely though a name in it was recalled (*absent-name-uncovered*).
+    pub canary_keeps_complete: bool,
 }
 
 impl Default for Limits {
@@ -152,6 +180,12 @@ impl Default for Limits {
             canary_forgets_touched: false,
             canary_tells_the_first: false,
             canary_opens_behind_losses: false,
+            leases: false,
+            cache_bytes: CACHE_MAX,
+            canary_forgets_recalls: false,
+            canary_counts_from_answers: false,
+            canary_ignores_ended: false,
+            canary_keeps_complete: false,
         }
     }
 }

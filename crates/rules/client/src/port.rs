@@ -84,6 +84,11 @@ pub trait Port {
     /// Monotonic time.
     fn now(&self) -> Millis;
 
+    /// Time that goes on while the machine sleeps; leases count by it.
+    fn boot(&self) -> Millis {
+        self.now()
+    }
+
     /// Time for files.
     fn wall(&self) -> Timestamp;
 

@@ -183,6 +183,9 @@ impl Shared {
     fn server_began(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
         let began = self.nodes.heard(node, incarnation);
         if began {
+            if self.limits.leases {
+                self.leases.began(node, incarnation);
+            }
             for shard in self.map.shards_of(node) {
                 self.shards.may_be_new(shard, node);
             }

@@ -15,7 +15,7 @@ use crate::job::{Job, Reply, To, garbled, split_stamp};
 use crate::lane::{Lane, refuse};
 use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, HOPS_MAX};
 use crate::port::{Answer, Call, Cell, MGMTD, Outcome, Port};
-use crate::state::{SessionState, Shards, Shared};
+use crate::state::{SessionState, Shards, Shared, Source, Told};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::{ClientId, Decode, Encode, Errno, MapVersion, Millis, NodeId, Term};
@@ -112,10 +112,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Sends what is not settled, once, in the session of `sender`.
     pub(crate) async fn round(&self, jobs: &mut [Job<'_>], sender: ClientId) {
         let ready = |job: &Job<'_>| job.settled.is_none() && job.node.is_some();
+        // Before anything is sent: servers count from when they hear it.
+        let boot = self.leases.then(|| self.port.boot());
         let epoch = self.shared.with(|s| {
             for job in jobs.iter_mut().filter(|job| ready(job)) {
-                if let To::Shard(shard) = job.to {
-                    job.tell_epoch(s.map.epoch(shard));
+                if let (To::Shard(shard), Some(node)) = (job.to, job.node) {
+                    job.sent = boot.map(|now| s.leases.sends(node, shard, now, job.wishes()));
+                    job.tell(s.map.epoch(shard));
                 }
             }
             s.epoch
@@ -148,7 +151,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     fn outcome(&self, job: &mut Job<'_>, outcome: Outcome, sender: ClientId) {
         job.unanswered = !matches!(outcome, Outcome::Answer(_));
         if let (To::Shard(shard), Some(node), true) = (job.to, job.node, job.unanswered) {
-            self.shared.with(|s| s.map.is_misled(shard, node));
+            self.shared.with(|s| {
+                s.map.is_misled(shard, node);
+                job.sent.iter().for_each(|sent| s.leases.is_over(shard, sent));
+            });
         }
         match outcome {
             Outcome::Lost => {
@@ -161,7 +167,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 job.trouble = Some(refuse(Errno::EIO, String::from("no connection can be made")));
             }
             Outcome::Answer(answer) => match self.answer(job, answer, sender) {
-                Ok(reply) => job.settled = Some(Ok(reply)),
+                Ok(reply) => {
+                    job.is_answered = true;
+                    job.settled = Some(Ok(reply));
+                }
                 Err(refusal) if refusal.status.is_transient() || refusal.status.is_misdirected() => {
                     job.sent_on = self.shared.with(|s| s.misdirected(job.to, job.node, &refusal));
                     job.trouble = Some(refusal);
@@ -171,18 +180,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     job.sent_as = sender;
                     job.trouble = Some(refusal);
                 }
-                Err(refusal) => job.settled = Some(Err(refusal)),
+                Err(refusal) => {
+                    job.is_answered = true;
+                    job.settled = Some(Err(refusal));
+                }
             },
         }
     }
 
     /// Reads an answer and learns from it.
-    fn answer(&self, job: &Job<'_>, answer: Answer, client: ClientId) -> Result<Reply, Refusal> {
+    fn answer(&self, job: &mut Job<'_>, answer: Answer, client: ClientId) -> Result<Reply, Refusal> {
         let node = job.node.unwrap_or(MGMTD);
         let (stamp, body) = match job.to {
             To::Shard(_) if !answer.body.is_empty() => split_stamp(&answer.body).map_err(garbled)?,
             _ => (ShardStamp::default(), &answer.body[..]),
         };
+        let boot = job.sent.map(|_| self.port.boot());
         let accepted = answer.status == Status(0);
         let (again, new) = self.shared.with(|s| {
             s.epoch = s.epoch.max(answer.epoch);
@@ -191,6 +204,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // Who does not serve the shard does not know its term.
                 let term = if answer.status.is_misdirected() { Term(0) } else { stamp.term };
                 new = s.heard(node, answer.incarnation, (shard, term));
+                if let (Some(sent), Some(now)) = (job.sent, boot) {
+                    let from = Source { node, life: answer.incarnation, shard, term };
+                    new |= s.leases.answered(&from, &sent, &stamp, now);
+                    s.leases.is_over(shard, &sent);
+                    job.told = Some(Told::new(&from, sent, &stamp));
+                }
                 if accepted && job.changing {
                     s.changes += 1;
                     s.acknowledged(shard, &stamp, job.of.into_iter().flatten(), self.port.caller());

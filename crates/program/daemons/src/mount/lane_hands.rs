@@ -233,6 +233,11 @@ impl LaneHands {
         self.hands.now()
     }
 
+    /// See [`Port::boot`].
+    pub fn boot(&self) -> Millis {
+        skep_net::boot()
+    }
+
     /// See [`Port::wall`].
     pub fn wall(&self) -> Timestamp {
         skep_net::wall()

@@ -276,6 +276,10 @@ impl Port for BlockingPort {
         self.lane.now()
     }
 
+    fn boot(&self) -> Millis {
+        self.lane.boot()
+    }
+
     fn wall(&self) -> Timestamp {
         self.lane.wall()
     }

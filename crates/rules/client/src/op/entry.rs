@@ -91,7 +91,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     open_seq: 0,
                     policy: None,
                 };
-                let reply = self.settle(self.changing(parent, &message)).await?;
+                let reply = self.settle(self.changing(parent, &message).naming(parent, bytes)).await?;
                 let open: OpenReply = reply.read()?;
                 self.also_changed(open.attr.ino, &reply);
                 Ok(open.attr)
@@ -99,7 +99,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Kind::Symlink => Err(Errno::EINVAL.into()),
             _ => {
                 let message = MakeNode { parent, name, kind, mode, umask, uid, gid, rdev };
-                let entry = self.make_entry(parent, &message).await?;
+                let entry = self.make_entry(parent, bytes, &message).await?;
                 self.entry(entry).await
             }
         }
@@ -109,9 +109,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn make_entry<M: Message<Reply = EntryReply>>(
         &self,
         parent: Ino,
+        bytes: &[u8],
         message: &M,
     ) -> Result<EntryReply, Refusal> {
-        let reply = self.settle(self.changing(parent, message)).await?;
+        let reply = self.settle(self.changing(parent, message).naming(parent, bytes)).await?;
         let entry: EntryReply = reply.read()?;
         if entry.ino.shard() == parent.shard() {
             self.also_changed(entry.ino, &reply);
@@ -137,7 +138,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let message =
                 MakeSymlink { parent, name: name(bytes)?, target: Bytes(target.to_vec()), uid, gid };
-            self.entry(self.make_entry(parent, &message).await?).await
+            self.entry(self.make_entry(parent, bytes, &message).await?).await
         };
         self.errno(result.await)
     }
@@ -154,7 +155,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 return Err(self.too_far("link", ino.shard(), parent.shard()));
             }
             let message = Link { ino, parent, name: name(bytes)? };
-            let job = self.changing(ino, &message).and_of(parent);
+            let job = self.changing(ino, &message).and_of(parent).naming(parent, bytes);
             let reply: EntryReply = self.settle(job).await?.read()?;
             match reply.attr {
                 Some(attr) => {

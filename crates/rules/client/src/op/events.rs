@@ -3,7 +3,7 @@
 
 use crate::job::{Job, Reply};
 use crate::lane::Lane;
-use crate::limits::LISTEN_PATIENCE_MS;
+use crate::limits::{EVENTS_HELD_MS, LISTEN_PATIENCE_MS};
 use crate::port::{Cell, Port};
 use crate::state::{Ended, Shards, Shared};
 use alloc::collections::BTreeSet;
@@ -21,11 +21,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// take one now, or cannot be told what is held there, keeps nobody from hearing of the others: the rest is tried at the next
     /// call, and this one does not wait for events for long. An error: the server could not be asked; ask again after a pause.
     pub async fn events(&self, node: NodeId, wait_ms: u64) -> Result<Vec<Ended>, Errno> {
+        // Others may wait for it.
+        let has_told = self.report_leases(node).await;
+        let wait_ms = if has_told { wait_ms } else { wait_ms.min(EVENTS_SOON_MS) };
         let Some(question) = self.shared.with(|s| s.question_of_waits(node, wait_ms)) else {
-            return Ok(self.shared.with(|s| s.locks.take_ended()));
+            let ended = self.shared.with(|s| s.locks.take_ended());
+            return if has_told || !ended.is_empty() { Ok(ended) } else { Err(Errno::EAGAIN) };
         };
         let reply = self.once(self.asking_events(&question)).await;
         let told = self.take_in(reply);
+        self.report_leases(node).await;
         if told == Err(Status::NOT_READY) || told.is_ok() {
             let shards = self.shared.with(|s| s.wished_shards(node));
             self.reclaim_due(shards, Shards::begin_reclaim).await;
@@ -60,6 +65,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // Whoever does not answer is asked again the next time, and by all who want something of it.
             let _ = self.take_in(job.take());
         }
+        for node in self.shared.with(|s| s.leases.nodes_to_hear()) {
+            self.report_leases(node).await;
+        }
     }
 
     fn asking_events(&self, (shard, question): &(ShardId, Events)) -> Job<'static> {
@@ -79,7 +87,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // All terms, and before the locks: what was granted in one that has ended is nothing.
             let mut begun = false;
             for event in &events.0 {
-                begun |= s.term_begun(event);
+                begun |= s.term_begun(event, reply.node);
+            }
+            for event in &events.0 {
+                if let Event::Recall(recall) = event
+                    && reply.client == s.client()
+                {
+                    s.recalled(recall, reply.node);
+                }
             }
             events.0.iter().for_each(|event| s.lock_ended(event));
             // Those of kinds that this release does not know count as well.
@@ -97,8 +112,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
 impl Shared {
     /// A shard says of its own accord that it is in a term that was not known.
-    fn term_begun(&mut self, event: &Event) -> bool {
-        matches!(event, Event::Term(begun) if self.shards.heard(begun.shard, begun.term))
+    fn term_begun(&mut self, event: &Event, node: NodeId) -> bool {
+        let Event::Term(begun) = event else { return false };
+        if self.limits.leases {
+            self.leases.term_is(begun.shard, begun.term, node);
+        }
+        self.shards.heard(begun.shard, begun.term)
     }
 
     /// A wait may have ended by an event.
@@ -110,14 +129,15 @@ impl Shared {
         }
     }
 
-    /// The question to `node` on which wishes wait, and the shard that it goes through. `None`: no wish does, or there are waits
-    /// that have ended, which are to be told first. (What another lane takes in after this look, the answer to this question
-    /// tells again.)
+    /// The question to `node` on which wishes wait, or of which leases are held, and the shard that it goes through. `None`:
+    /// there is neither, or there are waits that have ended, which are to be told first. (What another lane takes in after this
+    /// look, the answer to this question tells again.)
     fn question_of_waits(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
-        let shards = self.wished_shards(node);
-        if shards.is_empty() || self.locks.has_ended() {
+        let (shards, holds) = (self.wished_shards(node), self.leases.holds(node));
+        if (shards.is_empty() && !holds) || self.locks.has_ended() {
             return None;
         }
+        let wait_ms = if holds { wait_ms.min(EVENTS_HELD_MS) } else { wait_ms };
         // Another lane may have seen the new term.
         let is_due = shards.iter().any(|shard| self.shards.is_due(*shard));
         let has_work = is_due || !self.forgotten_wishes(node).is_empty();
@@ -151,10 +171,12 @@ impl Shared {
         nodes.into_iter().filter_map(|node| self.question(node, 0)).collect()
     }
 
-    /// Servers for which there is a reason to call [`Lane::events`]: something waits there, or has ended without being told.
+    /// Servers for which there is a reason to call [`Lane::events`]: something waits there, has ended without being told, or is
+    /// held of it.
     pub fn nodes_to_ask(&self) -> Vec<NodeId> {
         let ended = self.locks.ended_on().filter_map(|shard| self.map.leader(shard));
-        let nodes: BTreeSet<NodeId> = self.wished_nodes().into_iter().chain(ended).collect();
+        let held = self.leases.nodes().into_iter().filter(|node| self.names_channel(*node).is_some());
+        let nodes: BTreeSet<NodeId> = self.wished_nodes().into_iter().chain(ended).chain(held).collect();
         nodes.into_iter().collect()
     }
 }

@@ -30,7 +30,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let result = async {
             let (uid, gid) = owner;
             let message = MakeDirOn { parent, name: name(bytes)?, mode, umask: 0, uid, gid, on };
-            self.change(parent, &message).await
+            self.settle(self.changing(parent, &message).naming(parent, bytes)).await?.read()
         };
         self.errno(result.await)
     }

@@ -21,6 +21,7 @@ mod lost;
 mod open;
 mod pages;
 mod read;
+mod recalls;
 mod release;
 mod remove;
 mod rename;

@@ -1,7 +1,7 @@
 //! open and create.
 
 use super::entry::name;
-use crate::job::Reply;
+use crate::job::{Job, Reply};
 use crate::lane::Lane;
 use crate::limits::{CREATE_TRIES_MAX, OPEN_TRIES_MAX};
 use crate::port::{Cell, Port};
@@ -65,6 +65,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let message = self.shared.with(|s| s.open_begins(ino, how));
         let job = match how.truncate {
             true => self.changing(ino, &message),
+            // Who writes has no attributes that a lease covers.
+            false if how.mode.writes() => Job { of: [Some(ino), None], ..self.asking(ino.shard(), &message) },
             false => self.asking(ino.shard(), &message),
         };
         let answer = self.settle(job).await.and_then(|reply| Ok((reply.read::<OpenReply>()?, reply)));
@@ -160,7 +162,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             open_seq,
             policy,
         };
-        let reply = self.settle(self.changing(parent, &message)).await?;
+        let reply = self.settle(self.changing(parent, &message).naming(parent, bytes)).await?;
         let open: OpenReply = reply.read()?;
         let ino = open.attr.ino;
         let overtaken = self.shared.with(|s| s.open_made(&open, how.mode, open_seq));

@@ -12,7 +12,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn unlink(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
         let result = async {
             let message = Unlink { parent, name: name(bytes)? };
-            self.change(parent, &message).await
+            self.settle(self.changing(parent, &message).naming(parent, bytes)).await
         };
         self.errno(result.await).map(|_| ())
     }
@@ -21,9 +21,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn rmdir(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
         let result = async {
             let message = RemoveDir { parent, name: name(bytes)? };
-            let done = self.change(parent, &message).await?;
+            self.settle(self.changing(parent, &message).naming(parent, bytes)).await?;
             self.shared.with(|s| s.ghosts.removed(parent, bytes));
-            Ok(done)
+            Ok(())
         };
         self.errno(result.await).map(|_| ())
     }

@@ -42,6 +42,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let RenameHow { no_replace, exchange } = how;
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
             let job = self.changing(parent, &message).and_of(to_parent);
+            let job = job.naming(parent, from).naming(to_parent, to);
             self.settle(job).await.map_err(|refusal| self.explain("rename", parent.shard(), refusal))?;
             self.shared.with(|s| {
                 s.ghosts.moved(parent, from);

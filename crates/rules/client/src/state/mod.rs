@@ -8,10 +8,12 @@ mod handle;
 mod held;
 mod inode;
 mod inodes;
+mod leases;
 mod locks;
 mod losses;
 mod map;
 mod mark;
+mod names;
 mod node;
 mod pages;
 mod session;
@@ -28,11 +30,13 @@ pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
+pub use leases::{Change, Leases, OwnChanges, Sent, Source, Told};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use losses::Losses;
 pub(crate) use losses::Seen;
 pub use map::ClusterMap;
 pub use mark::{Begun, Mark};
+pub use names::{Found, Line, Names, Part};
 pub use node::{Nodes, Silence};
 pub use pages::{Filled, PageDrop, Pages};
 pub use session::{Mounting, Session, SessionState};
@@ -113,6 +117,10 @@ pub struct Shared {
     pub losses: Losses,
     /// How the sync of closed files goes.
     pub(crate) syncing: crate::op::ClosedSync,
+    /// Leases that this mount has.
+    pub leases: Leases,
+    /// What it knows under them.
+    pub names: Names,
     /// Counts opens and closes of the mount, so that shards can order them.
     pub open_seq: u64,
     /// Counts changes made by this mount; a listing's attributes are stale when it moved.
@@ -122,7 +130,7 @@ pub struct Shared {
 impl Shared {
     /// A mount that knows nothing yet.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self { leases: Leases::new(&limits), names: Names::new(&limits), limits, ..Self::default() }
     }
 
     /// The number of the next open or close.
@@ -244,6 +252,7 @@ impl Shared {
             self.inodes.disbelieve_all();
         }
         self.acls = Acls::default();
+        self.leases.session_ended();
         self.nodes.forget_events();
         self.closes = Closes::default();
         // Whose file has another generation by now, nobody knows.

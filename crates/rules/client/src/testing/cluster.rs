@@ -126,8 +126,8 @@ impl Cluster {
     /// The metadata server begins a new life, with all its shards.
     pub fn restarts(&mut self) {
         self.incarnation += 1;
-        self.shard.term += 1;
-        self.beside.iter_mut().for_each(|shard| shard.term += 1);
+        self.shard.begins();
+        self.beside.iter_mut().for_each(Shard::begins);
     }
 
     /// The next calls of message number `kind` go wrong.
@@ -211,6 +211,7 @@ impl Cluster {
                     Some(beside) if beside.id == shard_call.shard => beside,
                     _ => &mut self.shard,
                 };
+                shard.leases.now = self.now;
                 match shard.request((mount, shard_call), &request, &mut self.targets) {
                     Ok(body) => (Status(0), body, 0),
                     Err(refusal) => (refusal.status, shard.stamped(&refusal), 0),
@@ -390,7 +391,12 @@ pub fn mounted() -> (Rc<RefCell<Cluster>>, FakeLane) {
 
 /// One more mount of the cluster.
 pub fn mount(cluster: &Rc<RefCell<Cluster>>) -> FakeLane {
-    let shared = Rc::new(RefCell::new(Shared::new(Limits::default())));
+    mount_with(cluster, Limits::default())
+}
+
+/// The same, with limits of its own.
+pub fn mount_with(cluster: &Rc<RefCell<Cluster>>, limits: Limits) -> FakeLane {
+    let shared = Rc::new(RefCell::new(Shared::new(limits)));
     let port = FakePort { cluster: cluster.clone(), mount: cluster.borrow().sessions + 1 };
     let lane = Lane::new(shared, |_| port).unwrap();
     block_on(lane.attach(Mounting::default(), 1_000)).unwrap();

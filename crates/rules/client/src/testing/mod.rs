@@ -2,11 +2,14 @@
 //! breaks when told to, and counts what it is asked.
 
 mod cluster;
+pub mod leases;
 mod locks;
 pub mod shard;
 mod target;
 
-pub use cluster::{Cluster, FakeLane, Fault, METAD, METAD_2, block_on, lane_beside, mount, mounted, step};
+pub use cluster::{
+    Cluster, FakeLane, Fault, METAD, METAD_2, block_on, lane_beside, mount, mount_with, mounted, step,
+};
 
 use skep_types::{Attr, Generation, Ino, Kind, ProjectId, Timestamp};
 

@@ -1,6 +1,7 @@
 //! A fake shard: a flat directory of files, with the protocol of growth, truncates and lanes.
 
 use super::attr;
+use super::leases::{FakeLeases, Touched};
 use super::locks::FakeLocks;
 use super::target::Targets;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -8,13 +9,13 @@ use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::INLINE_DEFAULT;
 use skep_types::{
-    Attr, ChunkId, Code, Encode, Errno, Extent, Floors, Generation, Ino, Kind, Layout, LogIndex, Name, Seq,
-    SetTime, ShardId, Slot, Stripe, TargetId, Term, Timestamp,
+    Attr, ChunkId, Code, Decode, Encode, Errno, Extent, Floors, Generation, Ino, Kind, Layout, LogIndex,
+    Name, Reader, Seq, SetTime, ShardId, Slot, Stripe, TargetId, Term, Timestamp,
 };
 use skep_wire::meta::{
     AttrReply, Create, DirEntry, EntryReply, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
-    MetaRequest, OpenReply, ReclaimReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp,
-    WriteInline,
+    MetaRequest, OpenReply, ReclaimReply, RemoveDir, ReserveEnd, ReserveEndReply, SealExtent, ShardCall,
+    ShardStamp, Unlink, WriteInline,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -64,6 +65,9 @@ pub struct Shard {
     pub told_lost: usize,
     /// Targets that mounts called full.
     pub full: BTreeSet<TargetId>,
+    pub leases: FakeLeases,
+    /// Directories that the present change touches, as its answer tells them.
+    touched: Vec<Attr>,
 }
 
 impl Shard {
@@ -71,10 +75,31 @@ impl Shard {
         Self { id, term: 1, ..Self::default() }
     }
 
+    /// A new term.
+    pub fn begins(&mut self) {
+        self.term += 1;
+        self.leases.restart();
+    }
+
+    /// It gives leases from now on, and has a root.
+    pub fn gives_leases(&mut self, ms: u64) {
+        (self.leases.on, self.leases.ms) = (true, ms);
+        self.new_dir(Ino::ROOT);
+    }
+
+    fn new_dir(&mut self, ino: Ino) {
+        let attr = Attr { kind: Kind::Dir, nlink: 2, ..attr(ino.0, 1, 0) };
+        let (inline, layout) = (Vec::new(), Layout::default());
+        self.files.insert(ino, File { attr, inline, version: 1, layout, next: 1, intent: None });
+    }
+
     /// An answer with the stamp before it.
     pub fn stamped<T: Encode>(&self, reply: &T) -> Vec<u8> {
         let mut body = Vec::new();
-        ShardStamp::new(Term(self.term), LogIndex(self.index), LogIndex(self.durable)).encode(&mut body);
+        let mut stamp = ShardStamp::new(Term(self.term), LogIndex(self.index), LogIndex(self.durable));
+        self.leases.stamp(&mut stamp);
+        stamp.touched = Some(self.touched.clone()).filter(|touched| !touched.is_empty());
+        stamp.encode(&mut body);
         reply.encode(&mut body);
         body
     }
@@ -85,6 +110,21 @@ impl Shard {
         request: &MetaRequest,
         targets: &mut Targets,
     ) -> Reply {
+        self.touched.clear();
+        (self.leases.id, self.leases.term) = (self.id, self.term);
+        let is_new =
+            call.seq == Seq(0) || self.lanes.get(&(mount, call.slot)).is_none_or(|(seq, _)| *seq < call.seq);
+        let touches = if is_new { self.touches(request) } else { Vec::new() };
+        let (runs, told) = self.leases.hears((mount, &call), &touches);
+        told.into_iter().for_each(|(mount, event)| self.locks.tell(mount, event));
+        if !runs {
+            return Err(Status::BUSY.into());
+        }
+        self.grants(request);
+        if let MetaRequest::Recalled(m) = request {
+            self.leases.recalled(mount, m);
+            return Ok(self.stamped(&Empty {}));
+        }
         if call.seq == Seq(0) {
             return match request {
                 MetaRequest::ReserveEnd(m) => self.reserve_end((mount, call.slot), m),
@@ -102,8 +142,86 @@ impl Shard {
         self.index += 1;
         self.executed += 1;
         let reply = self.execute(request, targets);
-        self.lanes.insert((mount, call.slot), (call.seq, reply.clone()));
+        // A repeated answer gives nothing.
+        let kept = reply.clone().map(|body| {
+            let mut r = Reader::new(&body);
+            let stamp = ShardStamp::decode(&mut r).unwrap();
+            let rest = body[body.len() - r.remaining()..].to_vec();
+            let mut kept = ShardStamp { grants: None, touched: None, ..stamp }.to_bytes();
+            kept.extend(rest);
+            kept
+        });
+        self.lanes.insert((mount, call.slot), (call.seq, kept));
         reply
+    }
+
+    /// What of a directory a change touches. All names are in the root.
+    fn touches(&self, request: &MetaRequest) -> Vec<Touched> {
+        let name = |parent: Ino, name: &Name| Vec::from([(parent, Some(name.clone()), None)]);
+        let entry = |ino: Ino| match self.is_dir(ino) {
+            true => Vec::from([(ino, None, None)]),
+            false => Vec::from([(Ino::ROOT, None, Some(ino))]),
+        };
+        match request {
+            MetaRequest::Create(m) if !self.names.contains_key(&m.name) => name(m.parent, &m.name),
+            MetaRequest::Create(m) => entry(self.names[&m.name]),
+            MetaRequest::MakeNode(m) if !self.names.contains_key(&m.name) => name(m.parent, &m.name),
+            MetaRequest::Unlink(m) if self.names.contains_key(&m.name) => name(m.parent, &m.name),
+            MetaRequest::RemoveDir(m) if self.names.contains_key(&m.name) => {
+                let gone = self.names[&m.name];
+                name(m.parent, &m.name).into_iter().chain(entry(gone)).collect()
+            }
+            MetaRequest::ChangeAttr(m) => entry(m.ino),
+            MetaRequest::Open(m) if m.mode.writes() => entry(m.ino),
+            MetaRequest::WriteInline(m) => entry(m.ino),
+            MetaRequest::Commit(m) => entry(m.ino),
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_dir(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|file| file.attr.kind == Kind::Dir)
+    }
+
+    /// Leases that the answer gives.
+    fn grants(&mut self, request: &MetaRequest) {
+        let mut give = |ino: Ino| {
+            let is_dir = self.files.get(&ino).is_some_and(|file| file.attr.kind == Kind::Dir);
+            is_dir && self.leases.grant(ino)
+        };
+        let _ = match request {
+            MetaRequest::Lookup(m) => {
+                let found = self.names.get(&m.name).copied();
+                give(m.parent) | found.is_some_and(&mut give)
+            }
+            MetaRequest::GetAttr(m) => give(m.ino),
+            MetaRequest::List(m) => give(m.dir),
+            MetaRequest::Create(m) => give(m.parent),
+            MetaRequest::MakeNode(m) => give(m.parent),
+            MetaRequest::Unlink(m) => give(m.parent),
+            MetaRequest::RemoveDir(m) => give(m.parent),
+            MetaRequest::ChangeAttr(m) => give(m.ino),
+            _ => false,
+        };
+    }
+
+    /// A name of the directory was made or removed.
+    fn changed(&mut self, dir: Ino) {
+        let (index, on) = (self.index, self.leases.on);
+        if let Some(dir) = self.files.get_mut(&dir).filter(|_| on) {
+            dir.attr.change += 1;
+            dir.attr.mtime = Timestamp { secs: index as i64, nanos: 0 };
+            self.touched.push(dir.attr.clone());
+        }
+    }
+
+    /// Attributes of an entry of the root, as its lease covers them.
+    fn shown(&self, ino: Ino) -> Option<Attr> {
+        let mut attr = self.files.get(&ino)?.attr.clone();
+        if self.leases.on && attr.kind == Kind::File && !self.opens.contains_key(&ino) {
+            attr.flags |= Attr::COVERED;
+        }
+        Some(attr)
     }
 
     fn file(&mut self, ino: Ino) -> Result<&mut File, Refusal> {
@@ -183,16 +301,41 @@ impl Shard {
                 Ok(self.stamped(&reply))
             }
             MetaRequest::GetAttr(m) => self.attr_reply(m.ino),
+            MetaRequest::List(m) => Ok(self.stamped(&self.list(m.after, m.max as usize, m.with_attr))),
+            _ => self.with_names(request, targets),
+        }
+    }
+
+    fn with_names(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
+        match request {
             MetaRequest::Lookup(m) => {
                 let ino = *self.names.get(&m.name).ok_or(Refusal::from(Errno::ENOENT))?;
-                let attr = self.files.get(&ino).map(|file| file.attr.clone());
-                Ok(self.stamped(&EntryReply { ino, kind: Kind::File, attr, live: None }))
+                let attr = self.shown(ino);
+                let kind = attr.as_ref().map_or(Kind::File, |attr| attr.kind);
+                Ok(self.stamped(&EntryReply { ino, kind, attr, live: None }))
             }
-            MetaRequest::Unlink(m) => match self.names.remove(&m.name) {
-                Some(_) => Ok(self.stamped(&Empty {})),
-                None => Err(Errno::ENOENT.into()),
-            },
-            MetaRequest::List(m) => Ok(self.stamped(&self.list(m.after, m.max as usize, m.with_attr))),
+            MetaRequest::MakeNode(m) if m.kind == Kind::Dir => {
+                if self.names.contains_key(&m.name) {
+                    return Err(Errno::EEXIST.into());
+                }
+                self.serial += 1;
+                let ino = Ino::new(self.id, 100 + self.serial);
+                self.new_dir(ino);
+                self.names.insert(m.name.clone(), ino);
+                self.changed(m.parent);
+                self.leases.grant(ino);
+                let attr = self.shown(ino);
+                Ok(self.stamped(&EntryReply { ino, kind: Kind::Dir, attr, live: None }))
+            }
+            MetaRequest::Unlink(Unlink { parent, name })
+            | MetaRequest::RemoveDir(RemoveDir { parent, name }) => {
+                let Some(gone) = self.names.remove(name) else { return Err(Errno::ENOENT.into()) };
+                if self.is_dir(gone) {
+                    self.files.remove(&gone);
+                }
+                self.changed(*parent);
+                Ok(self.stamped(&Empty {}))
+            }
             _ => self.change_content(request, targets),
         }
     }
@@ -286,6 +429,7 @@ impl Shard {
             None => {
                 let ino = self.new_file(m.mode & !m.umask);
                 self.names.insert(m.name.clone(), ino);
+                self.changed(m.parent);
                 ino
             }
         };
@@ -465,8 +609,8 @@ impl Shard {
                 cookie: ino.0 << 8,
                 name: name.clone(),
                 ino: *ino,
-                kind: Kind::File,
-                attr: self.files.get(ino).filter(|_| with_attr).map(|file| file.attr.clone()),
+                kind: self.files.get(ino).map_or(Kind::File, |file| file.attr.kind),
+                attr: self.files.get(ino).filter(|_| with_attr).and_then(|_| self.shown(*ino)),
                 live: None,
             })
             .filter(|entry| entry.cookie > after)

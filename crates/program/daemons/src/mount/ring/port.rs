@@ -245,6 +245,10 @@ impl Port for RingPort {
         self.lane.now()
     }
 
+    fn boot(&self) -> Millis {
+        self.lane.boot()
+    }
+
     fn wall(&self) -> Timestamp {
         self.lane.wall()
     }

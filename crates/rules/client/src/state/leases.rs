@@ -1,0 +1,429 @@
+//! Which leases a mount believes in, and until when. See `docs/design/leases.md`, sections 4 and 5.
+//!
+//! A grant comes in an answer, a recall as an event, each by a connection of its own: numbers say which came first at the
+//! shard. All leases of a metadata server's shards hold as long as the newest of its answers renewed them, counted from
+//! the moment at which its question was sent: the server counts from when it heard it.
+
+mod own;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_random;
+
+pub use own::{Change, OwnChanges};
+
+use crate::limits::{GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use skep_types::{Incarnation, Ino, LogIndex, Millis, NodeId, ShardId, Slot, Term};
+use skep_wire::meta::{Grant, Recall, RecallKind, Recalled, ShardStamp};
+
+/// Leases that one step frees of those that have ended together.
+const SWEPT_AT_ONCE: usize = 16;
+
+/// A request to a shard, as it was sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Its place among all requests of the mount.
+    serial: u64,
+    /// When, by the clock that goes on while the machine sleeps.
+    at: Millis,
+    /// What it says of lapses.
+    pub lapses: u64,
+    /// Its answer may give leases.
+    pub wishes: bool,
+}
+
+/// Who answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    pub node: NodeId,
+    pub life: Incarnation,
+    pub shard: ShardId,
+    pub term: Term,
+}
+
+/// What an answer, or a refusal, says beside its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    sent: Sent,
+    shard: ShardId,
+    term: Term,
+    grants: Vec<Grant>,
+    /// What the rest is true as of.
+    pub index: LogIndex,
+}
+
+impl Told {
+    /// By the answer from `source` to the request `sent`.
+    pub fn new(source: &Source, sent: Sent, stamp: &ShardStamp) -> Self {
+        let grants = stamp.grants.clone().unwrap_or_default();
+        Self { sent, shard: source.shard, term: source.term, grants, index: stamp.index }
+    }
+
+    fn grant(&self, ino: Ino) -> Option<u64> {
+        self.grants.iter().filter(|grant| grant.ino == ino).map(|grant| grant.number).max()
+    }
+}
+
+/// A lease.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// Answers with older grants may be from before what was recalled of it.
+    since: u64,
+    /// The newest grant.
+    number: u64,
+}
+
+/// What one metadata server has promised.
+#[derive(Debug, Default)]
+struct Group {
+    life: Option<Incarnation>,
+    /// Terms of shards that had ended when this life renewed first.
+    ended: Option<u64>,
+    until: Millis,
+    lapses: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfShard {
+    term: Term,
+    node: NodeId,
+    /// Moves when all of them end.
+    era: u64,
+    held: BTreeMap<Ino, Held>,
+    /// Requests on their way whose answers may give leases.
+    flights: BTreeSet<u64>,
+    /// The highest recall of each inode of which such a request may bring an older grant.
+    recalled: BTreeMap<Ino, u64>,
+    /// The same in their order, each with the request that was sent last before it came.
+    order: VecDeque<(u64, Ino, u64)>,
+    /// There were more: answers to requests up to the first give no grant up to the second.
+    floor: (u64, u64),
+    /// Heard, and not confirmed.
+    unconfirmed: Vec<u64>,
+    back: VecDeque<(Ino, u64)>,
+    /// It may wait to hear that nothing of its earlier terms is used.
+    is_to_hear: bool,
+}
+
+/// The leases of a mount.
+#[derive(Debug, Default)]
+pub struct Leases {
+    /// Changes of this mount, which recall nothing of its own.
+    pub own: OwnChanges,
+    groups: BTreeMap<NodeId, Group>,
+    shards: BTreeMap<ShardId, OfShard>,
+    serial: u64,
+    /// Ended together; freed little by little.
+    ended: Vec<BTreeMap<Ino, Held>>,
+    /// See [`Limits`].
+    forgets_recalls: bool,
+    counts_from_answers: bool,
+    ignores_ended: bool,
+}
+
+impl Leases {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            forgets_recalls: limits.canary_forgets_recalls,
+            counts_from_answers: limits.canary_counts_from_answers,
+            ignores_ended: limits.canary_ignores_ended,
+            ..Self::default()
+        }
+    }
+
+    /// A request to `shard` goes out to `node` now.
+    pub fn sends(&mut self, node: NodeId, shard: ShardId, now: Millis, wishes: bool) -> Sent {
+        self.look(node, now);
+        self.serial += 1;
+        let lapses = self.groups.entry(node).or_default().lapses;
+        if wishes {
+            self.shards.entry(shard).or_default().flights.insert(self.serial);
+        }
+        Sent { serial: self.serial, at: now, lapses, wishes }
+    }
+
+    /// It was answered. `true`: something of the shard is held now, and nothing was before.
+    pub fn answered(&mut self, from: &Source, sent: &Sent, stamp: &ShardStamp, now: Millis) -> bool {
+        self.sweep();
+        if from.term == Term(0)
+            || !self.began(from.node, from.life)
+            || !self.term_is(from.shard, from.term, from.node)
+        {
+            return false;
+        }
+        self.look(from.node, now);
+        let Some(renews) = stamp.renews else { return false };
+        let group = self.groups.entry(from.node).or_default();
+        // What was sent before a lapse counts as little as what was held.
+        if sent.lapses != group.lapses {
+            return false;
+        }
+        let known = *group.ended.get_or_insert(renews.ended);
+        if known != renews.ended && !self.ignores_ended {
+            // The server does not answer for all of them any more. Or this is late.
+            if known < renews.ended {
+                group.ended = Some(renews.ended);
+                self.lapse(from.node);
+            }
+            return false;
+        }
+        let until = if self.counts_from_answers { now } else { sent.at }.plus(renews.ms);
+        group.until = group.until.max(until);
+        // A lease that comes later than its time was not renewed by what came before it.
+        let (Some(grants), Some(of)) = (&stamp.grants, self.shards.get_mut(&from.shard)) else {
+            return false;
+        };
+        let held_nothing = of.held.is_empty();
+        let grants = grants.iter().filter(|grant| until > now && grant.ino.shard() == from.shard);
+        grants.for_each(|grant| of.granted(grant, sent.serial));
+        held_nothing && !of.held.is_empty()
+    }
+
+    /// What was sent to `shard` brings nothing any more: it was answered, or is lost.
+    pub fn is_over(&mut self, shard: ShardId, sent: &Sent) {
+        if let Some(of) = self.shards.get_mut(&shard).filter(|_| sent.wishes) {
+            of.flights.remove(&sent.serial);
+            of.forget_recalls();
+        }
+    }
+
+    /// `node` is in this life. `false`: it has ended.
+    pub fn began(&mut self, node: NodeId, life: Incarnation) -> bool {
+        let group = self.groups.entry(node).or_default();
+        match group.life {
+            Some(known) if known > life => return false,
+            Some(known) if known == life => return true,
+            Some(_) => {
+                group.ended = None;
+                self.lapse(node);
+            }
+            None => {}
+        }
+        self.groups.entry(node).or_default().life = Some(life);
+        true
+    }
+
+    /// `shard` is in this term, led by `node`. `false`: it has ended.
+    pub fn term_is(&mut self, shard: ShardId, term: Term, node: NodeId) -> bool {
+        let of = self.shards.entry(shard).or_default();
+        if of.term > term {
+            return false;
+        }
+        if (of.term, of.node) == (term, node) {
+            return true;
+        }
+        self.ended.extend(of.end());
+        of.numbers_begin();
+        (of.term, of.node, of.is_to_hear) = (term, node, true);
+        true
+    }
+
+    /// Something is taken back. `false`: by a term that has ended.
+    pub fn recalled(&mut self, recall: &Recall, node: NodeId) -> bool {
+        if recall.ino.shard() != recall.shard || !self.term_is(recall.shard, recall.term, node) {
+            return false;
+        }
+        let (serial, forgets) = (self.serial, self.forgets_recalls);
+        let of = self.shards.entry(recall.shard).or_default();
+        if !forgets {
+            of.refuse(recall.ino, recall.number, serial);
+        }
+        if recall.kind == RecallKind::Everything {
+            of.held.remove(&recall.ino);
+        } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
+            held.since = held.since.max(recall.number + 1);
+        }
+        if !of.unconfirmed.contains(&recall.number) {
+            of.unconfirmed.push(recall.number);
+        }
+        true
+    }
+
+    /// May what the lease on `ino` covers be told? Gives a number that is another one when all leases of the shard have
+    /// ended since.
+    pub fn believes(&mut self, ino: Ino, now: Millis) -> Option<u64> {
+        let node = self.shards.get(&ino.shard())?.node;
+        self.look(node, now);
+        let until = self.groups.get(&node)?.until;
+        let of = self.shards.get(&ino.shard())?;
+        (until > now && of.held.contains_key(&ino)).then_some(of.era)
+    }
+
+    /// May what was told of `ino` be kept? As [`Leases::believes`].
+    pub fn keeps(&mut self, ino: Ino, told: &Told, now: Millis) -> Option<u64> {
+        self.keeps_own(ino, told, now).filter(|_| self.is_fresh(ino, told))
+    }
+
+    /// The same of what this mount itself has changed, whatever else it changes there.
+    pub fn keeps_own(&mut self, ino: Ino, told: &Told, now: Millis) -> Option<u64> {
+        let number = told.grant(ino)?;
+        let era = self.believes(ino, now)?;
+        let of = self.shards.get(&ino.shard())?;
+        let is_of_now = (told.shard, told.term) == (ino.shard(), of.term)
+            && self.groups.get(&of.node)?.lapses == told.sent.lapses;
+        (is_of_now && of.held.get(&ino)?.since <= number).then_some(era)
+    }
+
+    /// Has this mount changed nothing of `ino` since that was asked?
+    pub fn is_fresh(&self, ino: Ino, told: &Told) -> bool {
+        self.own.is_fresh(ino, told.sent.serial)
+    }
+
+    /// What became of a change of this mount: it was answered (or not sent), or is given up and may still be made. What was
+    /// asked before an answer is not kept.
+    pub fn changed(&mut self, lane: (Slot, ShardId), change: Change, is_certain: bool) {
+        if !is_certain {
+            return self.own.is_in_doubt(lane, change);
+        }
+        self.own.is_settled(lane, self.serial);
+        self.own.ends(&change, self.serial);
+    }
+
+    /// The lease on `ino` is not needed any more.
+    pub fn give_back(&mut self, ino: Ino) {
+        let serial = self.serial;
+        if let Some(of) = self.shards.get_mut(&ino.shard())
+            && let Some(held) = of.held.remove(&ino)
+        {
+            of.refuse(ino, held.number, serial);
+            of.back.push_back((ino, held.number));
+        }
+    }
+
+    /// A new session: there are none in it.
+    pub fn session_ended(&mut self) {
+        let nodes: Vec<NodeId> = self.groups.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.lapse(node));
+        for of in self.shards.values_mut() {
+            self.ended.extend(of.end());
+            of.numbers_begin();
+            of.is_to_hear = false;
+        }
+        self.own.session_ended();
+    }
+
+    /// Is anything of `node` held?
+    pub fn holds(&self, node: NodeId) -> bool {
+        self.shards.values().any(|of| of.node == node && !of.held.is_empty())
+    }
+
+    /// Servers of which something is held, or that are to hear something.
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        let shards = self.shards.values();
+        shards.filter(|of| !of.held.is_empty() || of.has_report()).map(|of| of.node).collect()
+    }
+
+    /// Servers that are to hear something.
+    pub fn nodes_to_hear(&self) -> BTreeSet<NodeId> {
+        self.shards.values().filter(|of| of.has_report()).map(|of| of.node).collect()
+    }
+
+    /// What shards of `node` are to hear.
+    pub fn take_reports(&mut self, node: NodeId) -> Vec<(ShardId, Recalled)> {
+        let of_node = self.shards.iter_mut().filter(|(_, of)| of.node == node && of.has_report());
+        of_node.map(|(shard, of)| (*shard, of.take_report())).collect()
+    }
+
+    /// They have not heard it, as far as is known.
+    pub fn report_again(&mut self, shard: ShardId, report: Recalled) {
+        let Some(of) = self.shards.get_mut(&shard).filter(|of| of.term == report.term) else { return };
+        of.unconfirmed.extend(report.confirmed);
+        report.back.into_iter().rev().for_each(|back| of.back.push_front(back));
+        of.is_to_hear |= report.anew == Some(true);
+    }
+
+    /// The time of what is held of `node` may be over.
+    fn look(&mut self, node: NodeId, now: Millis) {
+        if self.groups.get(&node).is_some_and(|group| group.until <= now) && self.holds(node) {
+            self.lapse(node);
+        }
+    }
+
+    /// All of `node` ends, and what is on its way from there is not believed.
+    fn lapse(&mut self, node: NodeId) {
+        let group = self.groups.entry(node).or_default();
+        group.lapses += 1;
+        group.until = Millis(0);
+        for of in self.shards.values_mut().filter(|of| of.node == node) {
+            self.ended.extend(of.end());
+        }
+    }
+
+    fn sweep(&mut self) {
+        for _ in 0..SWEPT_AT_ONCE {
+            let Some(last) = self.ended.last_mut() else { return };
+            if last.pop_first().is_none() {
+                self.ended.pop();
+            }
+        }
+    }
+}
+
+impl OfShard {
+    fn granted(&mut self, grant: &Grant, serial: u64) {
+        let Grant { ino, number, .. } = *grant;
+        let is_older = self.recalled.get(&ino).is_some_and(|recalled| *recalled >= number);
+        if is_older || (serial <= self.floor.0 && number <= self.floor.1) {
+            return;
+        }
+        let held = self.held.entry(ino).or_insert(Held { since: number, number });
+        held.number = held.number.max(number);
+    }
+
+    /// Grants up to `number` of `ino` are not believed, as long as there can be some: in answers to requests up to `serial`.
+    fn refuse(&mut self, ino: Ino, number: u64, serial: u64) {
+        if self.flights.is_empty() {
+            return;
+        }
+        let highest = self.recalled.entry(ino).or_default();
+        *highest = number.max(*highest);
+        self.order.push_back((serial, ino, number));
+        if self.order.len() > RECALLS_KEPT_MAX {
+            let numbers = self.recalled.values().copied();
+            self.floor = (serial, numbers.fold(self.floor.1, u64::max));
+            self.recalled.clear();
+            self.order.clear();
+        }
+    }
+
+    fn forget_recalls(&mut self) {
+        let oldest = self.flights.first().copied().unwrap_or(u64::MAX);
+        while let Some((_, ino, number)) = self.order.pop_front_if(|(serial, ..)| *serial < oldest) {
+            if self.recalled.get(&ino) == Some(&number) {
+                self.recalled.remove(&ino);
+            }
+        }
+        if self.floor.0 < oldest {
+            self.floor = (0, 0);
+        }
+    }
+
+    /// All of them end. Gives what is to be freed.
+    fn end(&mut self) -> Option<BTreeMap<Ino, Held>> {
+        self.era += 1;
+        self.back.clear();
+        Some(core::mem::take(&mut self.held)).filter(|held| !held.is_empty())
+    }
+
+    /// The shard numbers grants and recalls of this client anew.
+    fn numbers_begin(&mut self) {
+        self.recalled.clear();
+        self.order.clear();
+        self.floor = (0, 0);
+        self.unconfirmed.clear();
+    }
+
+    fn has_report(&self) -> bool {
+        self.is_to_hear || !self.unconfirmed.is_empty() || !self.back.is_empty()
+    }
+
+    fn take_report(&mut self) -> Recalled {
+        let most = self.unconfirmed.len().min(TOLD_AT_ONCE);
+        let back = self.back.len().min(GIVEN_BACK_AT_ONCE);
+        let anew = core::mem::take(&mut self.is_to_hear).then_some(true);
+        let confirmed = self.unconfirmed.drain(..most).collect();
+        Recalled { term: self.term, confirmed, back: self.back.drain(..back).collect(), anew }
+    }
+}

@@ -1,0 +1,105 @@
+//! Changes of this mount. The shard recalls nothing for them, and they run beside questions of the same mount: what was
+//! asked before one was answered may be from before it or from behind it.
+
+use crate::limits::OWN_CHANGES_KEPT_MAX;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::{Ino, ShardId, Slot};
+
+/// What a request changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    pub inos: [Option<Ino>; 2],
+    /// Names, with their directories.
+    pub names: [Option<(Ino, Box<[u8]>)>; 2],
+}
+
+/// Those under way, and when the last of each inode was answered.
+#[derive(Debug, Default)]
+pub struct OwnChanges {
+    inos: BTreeMap<Ino, u32>,
+    names: BTreeMap<Ino, BTreeMap<Box<[u8]>, u32>>,
+    /// The request that was sent last before the answer came.
+    answered: BTreeMap<Ino, u64>,
+    /// The same of all those that are not there.
+    floor: u64,
+    /// Given up after they were sent. Until the lane's next change has been answered they may still be made.
+    doubts: BTreeMap<(Slot, ShardId), Vec<Change>>,
+}
+
+impl OwnChanges {
+    /// A change is about to be sent.
+    pub fn begins(&mut self, change: &Change) {
+        for ino in change.inos.into_iter().flatten() {
+            *self.inos.entry(ino).or_default() += 1;
+        }
+        for (dir, name) in change.names.iter().flatten() {
+            *self.names.entry(*dir).or_default().entry(name.clone()).or_default() += 1;
+        }
+    }
+
+    /// It was answered, or certainly not sent; `serial` is the newest request.
+    pub fn ends(&mut self, change: &Change, serial: u64) {
+        for ino in change.inos.into_iter().flatten() {
+            lower(&mut self.inos, &ino);
+            self.answered.insert(ino, serial);
+        }
+        for (dir, name) in change.names.iter().flatten() {
+            if let Some(names) = self.names.get_mut(dir) {
+                lower(names, name);
+                if names.is_empty() {
+                    self.names.remove(dir);
+                }
+            }
+        }
+        if self.answered.len() > OWN_CHANGES_KEPT_MAX {
+            self.answered.clear();
+            self.floor = serial;
+        }
+    }
+
+    /// It was given up, and may still be made.
+    pub fn is_in_doubt(&mut self, lane: (Slot, ShardId), change: Change) {
+        self.doubts.entry(lane).or_default().push(change);
+    }
+
+    /// The lane's next change on the shard was answered: those before it are not made any more.
+    pub fn is_settled(&mut self, lane: (Slot, ShardId), serial: u64) {
+        for change in self.doubts.remove(&lane).unwrap_or_default() {
+            self.ends(&change, serial);
+        }
+    }
+
+    /// Nothing of the old session is done any more.
+    pub fn session_ended(&mut self) {
+        for change in core::mem::take(&mut self.doubts).into_values().flatten() {
+            self.ends(&change, 0);
+        }
+    }
+
+    /// Was the question `serial` asked after every change of `ino` had been answered?
+    pub fn is_fresh(&self, ino: Ino, serial: u64) -> bool {
+        let answered = self.answered.get(&ino).copied().unwrap_or(self.floor);
+        self.is_free(ino) && serial > answered
+    }
+
+    /// Is no change of `ino` under way?
+    pub fn is_free(&self, ino: Ino) -> bool {
+        !self.inos.contains_key(&ino)
+    }
+
+    /// Is no change of this name under way?
+    pub fn is_name_free(&self, dir: Ino, name: &[u8]) -> bool {
+        self.names.get(&dir).is_none_or(|names| !names.contains_key(name))
+    }
+}
+
+fn lower<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Tests of the leases that a mount believes in.
+
+use super::*;
+use alloc::vec;
+use skep_wire::meta::{LeaseKind, LeaseTime};
+
+const SHARD: ShardId = ShardId(3);
+const NODE: NodeId = NodeId(1);
+const T: u64 = 4_000;
+
+fn ino(serial: u64) -> Ino {
+    Ino::new(SHARD, serial)
+}
+
+fn source(life: u64, term: u64) -> Source {
+    Source { node: NODE, life: Incarnation(life), shard: SHARD, term: Term(term) }
+}
+
+fn stamp(grants: &[(Ino, u64)], ended: u64) -> ShardStamp {
+    let grant = |(ino, number): &(Ino, u64)| Grant { ino: *ino, kind: LeaseKind::Shared, number: *number };
+    let mut stamp = ShardStamp::new(Term(1), LogIndex(1), LogIndex(1));
+    stamp.grants = Some(grants.iter().map(grant).collect());
+    stamp.renews = Some(LeaseTime { ms: T, ended });
+    stamp
+}
+
+fn recall(ino: Ino, number: u64, kind: RecallKind) -> Recall {
+    Recall { shard: SHARD, term: Term(1), number, ino, kind, name: None, entry: None }
+}
+
+fn sends(leases: &mut Leases, now: u64) -> Sent {
+    leases.sends(NODE, SHARD, Millis(now), true)
+}
+
+/// Asks and is answered at once.
+fn asks(leases: &mut Leases, now: u64, grants: &[(Ino, u64)]) -> Told {
+    let sent = sends(leases, now);
+    let stamp = stamp(grants, 0);
+    leases.answered(&source(1, 1), &sent, &stamp, Millis(now));
+    leases.is_over(SHARD, &sent);
+    Told::new(&source(1, 1), sent, &stamp)
+}
+
+fn believes(leases: &mut Leases, ino: Ino, now: u64) -> bool {
+    leases.believes(ino, Millis(now)).is_some()
+}
+
+/// Goal: a lease holds from the question on that was renewed last, and not from its answer; when its time is over all of the
+/// server are over, that is counted, and what was asked before brings none.
+#[test]
+fn time_counts_from_the_question() {
+    let mut leases = Leases::default();
+    let sent = sends(&mut leases, 100);
+    leases.answered(&source(1, 1), &sent, &stamp(&[(ino(1), 1)], 0), Millis(3_000));
+    assert!(believes(&mut leases, ino(1), 4_099));
+    let late = sends(&mut leases, 4_000);
+    assert_eq!((late.lapses, believes(&mut leases, ino(1), 4_100)), (0, false));
+    leases.answered(&source(1, 1), &late, &stamp(&[(ino(2), 2)], 0), Millis(4_200));
+    assert!(!believes(&mut leases, ino(2), 4_201) && !leases.holds(NODE));
+    assert_eq!(sends(&mut leases, 4_300).lapses, 1);
+    asks(&mut leases, 5_000, &[(ino(2), 3)]);
+    asks(&mut leases, 8_000, &[]);
+    assert!(believes(&mut leases, ino(2), 11_999) && !believes(&mut leases, ino(2), 12_000));
+}
+
+/// Goal: a lease whose answer came later than its own time is none, though others were renewed meanwhile: the server may have
+/// gone on without it in between.
+#[test]
+fn a_lease_that_comes_too_late_is_none() {
+    let mut leases = Leases::default();
+    let first = sends(&mut leases, 0);
+    let second = sends(&mut leases, 3_000);
+    leases.answered(&source(1, 1), &second, &stamp(&[], 0), Millis(6_950));
+    leases.answered(&source(1, 1), &first, &stamp(&[(ino(1), 1)], 0), Millis(6_960));
+    assert!(!believes(&mut leases, ino(1), 6_961));
+}
+
+/// Goal: an answer that renews nothing gives nothing.
+#[test]
+fn an_old_server_gives_nothing() {
+    let mut leases = Leases::default();
+    let sent = sends(&mut leases, 0);
+    let unrenewed = ShardStamp { renews: None, ..stamp(&[(ino(1), 1)], 0) };
+    leases.answered(&source(1, 1), &sent, &unrenewed, Millis(1));
+    assert!(!believes(&mut leases, ino(1), 2));
+}
+
+/// Goal: a grant that a recall has overtaken is not believed; one behind it is. A part that is recalled leaves the lease, but
+/// no answer from before counts. What is kept of recalls goes with the requests that it is kept for.
+#[test]
+fn recalls_overtake_grants() {
+    let mut leases = Leases::default();
+    let (slow, slower) = (sends(&mut leases, 0), sends(&mut leases, 0));
+    assert!(leases.recalled(&recall(ino(1), 5, RecallKind::Everything), NODE));
+    leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 4)], 0), Millis(1));
+    assert!(!believes(&mut leases, ino(1), 1));
+    leases.is_over(SHARD, &slow);
+    let told = asks(&mut leases, 1, &[(ino(1), 6)]);
+    assert!(leases.keeps(ino(1), &told, Millis(1)).is_some());
+    assert_eq!(leases.shards[&SHARD].recalled.len(), 1, "another one is on its way");
+    leases.is_over(SHARD, &slower);
+    assert!(leases.shards[&SHARD].recalled.is_empty());
+    assert!(leases.recalled(&recall(ino(1), 7, RecallKind::Name), NODE));
+    assert!(believes(&mut leases, ino(1), 2));
+    assert!(leases.keeps(ino(1), &told, Millis(2)).is_none(), "it may be what was recalled");
+    let told = asks(&mut leases, 2, &[(ino(1), 8)]);
+    assert!(leases.keeps(ino(1), &told, Millis(2)).is_some());
+    leases.recalled(&recall(ino(1), 9, RecallKind::Everything), NODE);
+    asks(&mut leases, 3, &[(ino(1), 10)]);
+    assert!(leases.keeps(ino(1), &told, Millis(3)).is_none(), "of a lease that has ended");
+    let [(shard, report)] = leases.take_reports(NODE).try_into().unwrap();
+    assert_eq!((shard, &report.confirmed[..], report.anew), (SHARD, &[5, 7, 9][..], Some(true)));
+    leases.report_again(SHARD, report.clone());
+    assert_eq!(leases.take_reports(NODE), [(SHARD, report)]);
+    assert_eq!(leases.take_reports(NODE), []);
+}
+
+/// Goal: too many recalls beside a request that hangs refuse all older grants to what was asked before, and none to others.
+#[test]
+fn recalls_are_bounded() {
+    let mut leases = Leases::default();
+    let slow = sends(&mut leases, 0);
+    for number in 1..=RECALLS_KEPT_MAX as u64 + 1 {
+        leases.recalled(&recall(ino(number), 1_000 + number, RecallKind::Everything), NODE);
+    }
+    assert!(leases.shards[&SHARD].recalled.is_empty() && leases.shards[&SHARD].order.is_empty());
+    leases.answered(&source(1, 1), &slow, &stamp(&[(ino(7), 1_003), (ino(8), 9_000)], 0), Millis(1));
+    assert!(!believes(&mut leases, ino(7), 1) && believes(&mut leases, ino(8), 1));
+    asks(&mut leases, 1, &[(ino(9), 9_001)]);
+    leases.is_over(SHARD, &slow);
+    assert_eq!(leases.shards[&SHARD].floor, (0, 0));
+}
+
+/// Goal: a new term ends the leases of its shard, a new life those of its server, and so does the end of another shard's term
+/// there; a term that is news is told that nothing of those before is used. What comes of an ended one is nothing.
+#[test]
+fn terms_and_lives_end_leases() {
+    let mut leases = Leases::default();
+    let other = Source { shard: ShardId(4), ..source(1, 1) };
+    let there = Ino::new(ShardId(4), 1);
+    let hold = |leases: &mut Leases, number| {
+        asks(leases, 10, &[(ino(1), number)]);
+        let sent = leases.sends(NODE, ShardId(4), Millis(10), true);
+        leases.answered(&other, &sent, &stamp(&[(there, number)], 0), Millis(10));
+        assert!(believes(leases, ino(1), 10) && believes(leases, there, 10));
+    };
+    hold(&mut leases, 1);
+    leases.take_reports(NODE);
+    assert!(leases.term_is(SHARD, Term(2), NODE));
+    assert!(!believes(&mut leases, ino(1), 11) && believes(&mut leases, there, 11));
+    let [(SHARD, report)] = &leases.take_reports(NODE)[..] else { panic!() };
+    assert_eq!((report.term, report.anew), (Term(2), Some(true)));
+    assert!(!leases.recalled(&recall(ino(1), 9, RecallKind::Everything), NODE), "of the term before");
+    assert_eq!(sends(&mut leases, 11).lapses, 0, "the others go on");
+
+    let mut leases = Leases::default();
+    hold(&mut leases, 1);
+    let sent = sends(&mut leases, 12);
+    leases.answered(&source(1, 1), &sent, &stamp(&[(ino(2), 2)], 1), Millis(12));
+    assert!(!believes(&mut leases, there, 12) && !believes(&mut leases, ino(2), 12));
+    let sent = sends(&mut leases, 13);
+    assert_eq!(sent.lapses, 1);
+    leases.answered(&source(1, 1), &sent, &stamp(&[(ino(2), 3)], 1), Millis(13));
+    assert!(believes(&mut leases, ino(2), 13));
+
+    let sent = sends(&mut leases, 14);
+    leases.answered(&source(2, 1), &sent, &stamp(&[(ino(2), 3)], 0), Millis(14));
+    assert!(!believes(&mut leases, ino(2), 14));
+    let sent = sends(&mut leases, 15);
+    leases.answered(&source(1, 1), &sent, &stamp(&[(ino(2), 4)], 1), Millis(15));
+    assert!(!believes(&mut leases, ino(2), 15), "a life that has ended");
+}
+
+/// Goal: what is given back is used no longer, and an older grant that is on its way brings nothing; a session that ends ends
+/// all.
+#[test]
+fn leases_are_given_back() {
+    let mut leases = Leases::default();
+    asks(&mut leases, 1, &[(ino(1), 3), (ino(2), 4)]);
+    leases.take_reports(NODE);
+    let slow = sends(&mut leases, 1);
+    leases.give_back(ino(1));
+    leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 2)], 0), Millis(1));
+    assert!(!believes(&mut leases, ino(1), 1) && believes(&mut leases, ino(2), 1));
+    let [(_, report)] = leases.take_reports(NODE).try_into().unwrap();
+    assert_eq!((report.back, report.confirmed, report.anew), (vec![(ino(1), 3)], vec![], None));
+    asks(&mut leases, 1, &[(ino(1), 5)]);
+    assert!(believes(&mut leases, ino(1), 1));
+    leases.session_ended();
+    assert!(!believes(&mut leases, ino(1), 1) && !believes(&mut leases, ino(2), 1));
+    assert!(leases.nodes().is_empty());
+    assert_eq!(sends(&mut leases, 2).lapses, 1);
+}
+
+/// Goal: an answer from before a change of this mount was answered is not kept, of what the change concerns. A change that was
+/// given up may come at any moment, until the lane's next one has been answered.
+#[test]
+fn own_changes_count() {
+    let mut leases = Leases::default();
+    let lane = (Slot(1), SHARD);
+    let change = || Change { inos: [Some(ino(1)), None], names: [Some((ino(1), (*b"n").into())), None] };
+    let keeps = |leases: &mut Leases, told: &Told| leases.keeps(ino(1), told, Millis(1)).is_some();
+    let before = asks(&mut leases, 1, &[(ino(1), 1)]);
+    assert!(keeps(&mut leases, &before));
+    leases.own.begins(&change());
+    let beside = asks(&mut leases, 1, &[(ino(1), 2)]);
+    assert!(!keeps(&mut leases, &beside) && leases.keeps_own(ino(1), &beside, Millis(1)).is_some());
+    assert!(!leases.own.is_free(ino(1)) && !leases.own.is_name_free(ino(1), b"n"));
+    assert!(leases.own.is_name_free(ino(1), b"m") && leases.own.is_free(ino(2)));
+    leases.changed(lane, change(), true);
+    assert!(!keeps(&mut leases, &before) && !keeps(&mut leases, &beside));
+    assert!(leases.own.is_free(ino(1)) && leases.own.is_name_free(ino(1), b"n"));
+    let behind = asks(&mut leases, 1, &[(ino(1), 3)]);
+    assert!(keeps(&mut leases, &behind));
+    for _ in 0..2 {
+        leases.own.begins(&change());
+        leases.changed(lane, change(), false);
+    }
+    let behind = asks(&mut leases, 1, &[(ino(1), 4)]);
+    assert!(!keeps(&mut leases, &behind) && !leases.own.is_name_free(ino(1), b"n"));
+    leases.own.begins(&Change::default());
+    leases.changed(lane, Change::default(), true);
+    let behind = asks(&mut leases, 1, &[(ino(1), 5)]);
+    assert!(keeps(&mut leases, &behind) && leases.own.is_name_free(ino(1), b"n"));
+    leases.own.begins(&change());
+    leases.changed(lane, change(), false);
+    leases.session_ended();
+    assert!(leases.own.is_free(ino(1)));
+}
