@@ -18,6 +18,8 @@ use alloc::vec::Vec;
 use skep_types::{Incarnation, Ino, LogIndex, Millis, NodeId, ShardId, Slot, Term};
 use skep_wire::meta::{Grant, Recall, RecallKind, Recalled, ShardStamp};
 
+/// A server that renews nothing is asked to begin anew at most so often, in milliseconds.
+const ANEW_MS: u64 = 1_000;
 /// Leases that one step frees of those that have ended together.
 const SWEPT_AT_ONCE: usize = 16;
 
@@ -83,6 +85,8 @@ struct Group {
     ended: Option<u64>,
     until: Millis,
     lapses: u64,
+    /// When it was asked last to begin anew: see [`Leases::is_not_renewed`].
+    asked_anew: Millis,
 }
 
 #[derive(Debug, Default)]
@@ -154,7 +158,10 @@ impl Leases {
             return false;
         }
         self.look(from.node, now);
-        let Some(renews) = stamp.renews else { return false };
+        let Some(renews) = stamp.renews else {
+            self.is_not_renewed(from.node, sent, now);
+            return false;
+        };
         let group = self.groups.entry(from.node).or_default();
         // What was sent before a lapse counts as little as what was held.
         if sent.lapses != group.lapses {
@@ -179,6 +186,16 @@ impl Leases {
         let grants = grants.iter().filter(|grant| until > now && grant.ino.shard() == from.shard);
         grants.for_each(|grant| of.granted(grant, sent.serial));
         held_nothing && !of.held.is_empty()
+    }
+
+    /// An answer renews nothing. The server may have passed this mount over, for a lease whose answer was lost: then it renews
+    /// nothing before it hears that all has lapsed. (Or it lends nothing at all.)
+    fn is_not_renewed(&mut self, node: NodeId, sent: &Sent, now: Millis) {
+        let group = self.groups.entry(node).or_default();
+        if sent.lapses == group.lapses && now >= group.asked_anew.plus(ANEW_MS) {
+            group.asked_anew = now;
+            self.lapse(node);
+        }
     }
 
     /// What was sent to `shard` brings nothing any more: it was answered, or is lost.

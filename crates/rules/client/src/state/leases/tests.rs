@@ -227,3 +227,28 @@ fn own_changes_count() {
     leases.session_ended();
     assert!(leases.own.is_free(ino(1)));
 }
+
+/// Goal: a server that renews nothing has perhaps passed this mount over, for a lease of which the mount never heard: it is told
+/// that all has lapsed, once in a while, and is believed again when it renews.
+#[test]
+fn a_server_that_renews_nothing_is_asked_to_begin_anew() {
+    let mut leases = Leases::default();
+    let silent = ShardStamp::new(Term(1), LogIndex(1), LogIndex(1));
+    let answer = |leases: &mut Leases, sent: &Sent, stamp: &ShardStamp, now| {
+        leases.answered(&source(1, 1), sent, stamp, Millis(now));
+        leases.is_over(SHARD, sent);
+    };
+    let (first, second) = (sends(&mut leases, 5_000), sends(&mut leases, 5_000));
+    answer(&mut leases, &first, &silent, 5_010);
+    answer(&mut leases, &second, &silent, 5_020);
+    let third = sends(&mut leases, 5_030);
+    assert_eq!((second.lapses, third.lapses), (0, 1), "what was asked before says nothing");
+    answer(&mut leases, &third, &silent, 5_040);
+    assert_eq!(sends(&mut leases, 5_050).lapses, 1, "not with each answer");
+    asks(&mut leases, 5_060, &[(ino(1), 9)]);
+    assert!(believes(&mut leases, ino(1), 5_070));
+    let late = sends(&mut leases, 6_100);
+    answer(&mut leases, &late, &silent, 6_110);
+    assert!(!believes(&mut leases, ino(1), 6_120));
+    assert_eq!(sends(&mut leases, 6_130).lapses, 2);
+}
