@@ -3,7 +3,7 @@
 //!
 //! MooseFS's chunkservers refuse a master on 127.0.0.0/8, so the loopback device has another address there.
 
-use rustix::mount::mount_bind;
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use std::path::Path;
 use std::process::Command;
 
@@ -37,5 +37,7 @@ pub fn keep_in(home: &Path, outside: &str) -> Result<(), String> {
     }
     let inside = home.join(outside.trim_start_matches('/').replace('/', "-"));
     std::fs::create_dir_all(&inside).map_err(|e| format!("{}: {e}", inside.display()))?;
+    // What the place before this one has put there is gone. Only in this run's namespace is it unmounted.
+    let _ = unmount(outside, UnmountFlags::DETACH);
     mount_bind(&inside, outside).map_err(|e| format!("{outside}: {e}"))
 }
