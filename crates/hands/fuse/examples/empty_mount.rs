@@ -1,5 +1,5 @@
-//! Mounts the empty file system, the baseline of the benchmarks: `empty_mount DIR [--ttl SECONDS] [--direct-io]
-//! [--threads N] [--idle N] [--transport dev|uring|auto]`. It serves until it is unmounted.
+//! Mounts the empty file system, the baseline of the benchmarks: `empty_mount DIR [--ttl SECONDS] [--direct-io] [--flush]
+//! [--like-skep BYTES] [--pages] [--threads N] [--idle N] [--transport dev|uring|auto]`. It serves until it is unmounted.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,12 +8,21 @@ use std::time::Duration;
 use skep_fuse::empty::{EmptyConfig, EmptyMount};
 use skep_fuse::{Fuse, FuseOptions, InitFlags, MountOptions, OpenFlags, Transport, replace_stale};
 
-const USAGE: &str = "usage: empty_mount DIR [--ttl SECONDS] [--direct-io] [--flush] [--threads N] [--idle N] \
-    [--transport dev|uring|auto]";
+const USAGE: &str = "usage: empty_mount DIR [--ttl SECONDS] [--direct-io] [--flush] [--like-skep BYTES] \
+    [--pages] [--threads N] [--idle N] [--transport dev|uring|auto]";
 
 fn value<T: std::str::FromStr>(name: &str, text: Option<String>) -> Result<T, String> {
     let text = text.ok_or_else(|| format!("{name} needs a value; {USAGE}"))?;
     text.parse().map_err(|_| format!("{name}: \"{text}\" is not a number; {USAGE}"))
+}
+
+/// INIT, open flags and messages as Skep's mount has them, whose files of at most so many bytes are in the metadata.
+fn like_skep(config: &mut EmptyConfig, options: &mut FuseOptions, inline: u64) {
+    // Nothing here is locked; but a mount that wants locks is told of every close.
+    options.init.wanted = (InitFlags::DEFAULT & !InitFlags::AUTO_INVAL_DATA) | InitFlags::EXPLICIT_INVAL_DATA;
+    config.open_flags = OpenFlags::KEEP_CACHE | OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES;
+    config.pages_up_to = inline;
+    config.flush = true;
 }
 
 fn run() -> Result<(), String> {
@@ -31,7 +40,9 @@ fn run() -> Result<(), String> {
                     Duration::try_from_secs_f64(seconds).map_err(|error| format!("--ttl: {error}"))?;
             }
             "--direct-io" => config.open_flags = OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES,
+            "--pages" => config.open_flags = OpenFlags::KEEP_CACHE,
             "--flush" => config.flush = true,
+            "--like-skep" => like_skep(&mut config, &mut options, value("--like-skep", arguments.next())?),
             "--threads" => options.dev.workers = value("--threads", arguments.next())?,
             "--idle" => options.dev.idle_workers = value("--idle", arguments.next())?,
             "--transport" => {

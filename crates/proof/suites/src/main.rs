@@ -3,6 +3,7 @@
 mod bench;
 mod bench_fio;
 mod bench_metas;
+mod bench_peers;
 mod browser;
 mod calibrate;
 mod conform;

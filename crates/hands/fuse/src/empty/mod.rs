@@ -13,6 +13,10 @@ use crate::{Mount, OpenFlags, RingThread};
 
 use tree::Tree;
 
+const O_ACCMODE: u32 = 0o3;
+const O_RDONLY: u32 = 0;
+const O_APPEND: u32 = 0o2000;
+
 /// How the empty file system treats the kernel's caches.
 #[derive(Clone, Copy, Debug)]
 pub struct EmptyConfig {
@@ -20,6 +24,9 @@ pub struct EmptyConfig {
     pub valid: Duration,
     /// Flags of every opened file.
     pub open_flags: OpenFlags,
+    /// Files of at most this size, but not empty ones, that are opened for reading only are read through the
+    /// kernel's pages, whatever `open_flags` says: as a mount treats files whose content is in the metadata.
+    pub pages_up_to: u64,
     /// Answer FLUSH, as a file system must that has something to do when a file is closed. Without it the
     /// kernel is told that there is no FLUSH, and sends none.
     pub flush: bool,
@@ -28,7 +35,18 @@ pub struct EmptyConfig {
 impl Default for EmptyConfig {
     /// Nothing cached.
     fn default() -> Self {
-        EmptyConfig { valid: Duration::ZERO, open_flags: OpenFlags::default(), flush: false }
+        EmptyConfig { valid: Duration::ZERO, open_flags: OpenFlags::default(), pages_up_to: 0, flush: false }
+    }
+}
+
+impl EmptyConfig {
+    /// Flags of a file of this size, opened with these flags of `open(2)`.
+    fn opened(&self, size: u64, flags: u32) -> OpenFlags {
+        let reads_only = flags & (O_ACCMODE | O_APPEND) == O_RDONLY;
+        if reads_only && (1..=self.pages_up_to).contains(&size) {
+            return OpenFlags::KEEP_CACHE;
+        }
+        self.open_flags
     }
 }
 
@@ -79,4 +97,20 @@ impl RingThread for EmptyRing {
 /// Answers requests, one at a time.
 pub struct EmptyWorker {
     shared: Arc<Shared>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: only what is opened for reading, small and not empty goes through pages.
+    #[test]
+    fn small_files_through_pages() {
+        let direct = OpenFlags::DIRECT_IO | OpenFlags::KEEP_CACHE;
+        let config = EmptyConfig { open_flags: direct, pages_up_to: 4_096, ..EmptyConfig::default() };
+        assert_eq!(config.opened(4_096, O_RDONLY), OpenFlags::KEEP_CACHE);
+        for (size, flags) in [(0, O_RDONLY), (4_097, O_RDONLY), (10, 1), (10, 2), (10, O_APPEND)] {
+            assert_eq!(config.opened(size, flags), direct, "{size} bytes, {flags:o}");
+        }
+    }
 }

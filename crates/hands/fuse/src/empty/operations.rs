@@ -2,8 +2,8 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use super::EmptyWorker;
 use super::tree::{FIRST_COOKIE, Node, Tree, now};
+use super::{EmptyWorker, O_APPEND};
 use crate::{
     Attr, AttrReply, Context, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileKind, Filesystem,
     Forgets, NAME_MAX, OpenRequest, Opened, ReadRequest, SetAttr, SetTime, StatFs, Time, WriteRequest,
@@ -13,7 +13,6 @@ const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const FALLOC_KEEP_SIZE: u32 = 1;
 const O_TRUNC: u32 = 0o1000;
-const O_APPEND: u32 = 0o2000;
 /// Room that statfs pretends to have, in blocks of 4 KiB.
 const PRETENDED_BLOCKS: u64 = 1 << 40;
 /// Inodes that statfs pretends to have.
@@ -217,7 +216,8 @@ impl Filesystem for EmptyWorker {
                 clear_suidgid(&mut node.attr);
             }
         }
-        Ok(Opened { fh: ino, flags: self.shared.config.open_flags })
+        let flags = self.shared.config.opened(node.attr.size, request.flags);
+        Ok(Opened { fh: ino, flags })
     }
 
     async fn create(

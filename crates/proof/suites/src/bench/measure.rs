@@ -4,11 +4,12 @@ use super::place::Place;
 use super::system::System;
 use super::worker::Work;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// After a run the daemons delete the chunks of what was removed; that must not cost the next one.
-const SETTLE: Duration = Duration::from_millis(300);
+pub const SETTLE: Duration = Duration::from_millis(300);
 
 /// One measured step.
 pub struct Phase {
@@ -103,14 +104,32 @@ pub struct Worker {
     hear: BufReader<ChildStdout>,
 }
 
+/// Where a load process works, and how much it does.
+pub struct Order<'a> {
+    /// Directory of the load.
+    pub directory: &'a Path,
+    /// The same through another mount.
+    pub other: Option<&'a Path>,
+    /// One directory or one file for all processes.
+    pub shared: bool,
+    /// Number of the process.
+    pub index: usize,
+    /// Files, records or MiB.
+    pub count: u64,
+}
+
 impl Worker {
-    fn start(system: &System, shared: bool, index: usize, count: u64) -> Result<Self, String> {
+    /// Starts it; it makes its directories before it takes orders.
+    pub fn start(order: &Order<'_>) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut command = Command::new(program);
-        command.args(["bench-worker", "--directory"]).arg(system.directory.join("load"));
-        command.args(["--index", &index.to_string(), "--count", &count.to_string()]);
-        if shared {
+        command.args(["bench-worker", "--directory"]).arg(order.directory);
+        command.args(["--index", &order.index.to_string(), "--count", &order.count.to_string()]);
+        if order.shared {
             command.arg("--shared");
+        }
+        if let Some(other) = order.other {
+            command.arg("--other").arg(other);
         }
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
@@ -118,6 +137,13 @@ impl Worker {
             return Err("a load process has no pipes".to_owned());
         };
         Ok(Self { child, tell, hear: BufReader::new(hear) })
+    }
+
+    /// Tells it to end, and waits.
+    pub fn end(self) -> Result<(), String> {
+        let Self { mut child, tell, .. } = self;
+        drop(tell);
+        child.wait().map(drop).map_err(|e| e.to_string())
     }
 
     fn say(&mut self, text: &str) -> Result<(), String> {
@@ -167,7 +193,9 @@ impl<'a> Load<'a> {
         std::fs::create_dir(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
         let mut load = Self { system, workers: Vec::new() };
         for index in 0..amount.processes {
-            load.workers.push(Worker::start(system, shared, index, amount.of_one(moves_data))?);
+            let count = amount.of_one(moves_data);
+            let order = Order { directory: &directory, other: None, shared, index, count };
+            load.workers.push(Worker::start(&order)?);
         }
         Ok(load)
     }
@@ -185,9 +213,7 @@ impl<'a> Load<'a> {
     /// Ends the processes and removes what they left.
     pub fn end(self) -> Result<(), String> {
         for worker in self.workers {
-            let Worker { mut child, tell, .. } = worker;
-            drop(tell);
-            child.wait().map_err(|e| e.to_string())?;
+            worker.end()?;
         }
         let directory = self.system.directory.join("load");
         std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
@@ -212,7 +238,7 @@ pub fn run(system: &System, group: &Group, amount: Amount) -> Result<Vec<(&'stat
 }
 
 /// Operations, and seconds from the moment all are told to start until the last one is done.
-fn timed(workers: &mut [Worker], work: Work) -> Result<(f64, f64), String> {
+pub fn timed(workers: &mut [Worker], work: Work) -> Result<(f64, f64), String> {
     for worker in workers.iter_mut() {
         worker.say(work.name())?;
         worker.listen()?;

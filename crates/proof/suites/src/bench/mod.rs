@@ -4,19 +4,20 @@
 //! turns at each group of phases, and a ratio is the median of the ratios within the rounds.
 //! `pinned` puts everything (load, client, servers) on one core, which measures the length of the path.
 
-mod measure;
-mod page;
-mod place;
+pub mod measure;
+pub mod page;
+pub mod place;
 mod profile;
-mod result;
-mod socket;
+pub mod result;
+pub mod socket;
 mod symbols;
-mod system;
-mod table;
-mod transport;
+pub mod system;
+pub mod table;
+pub mod transport;
 mod verdict;
-mod worker;
+pub mod worker;
 
+use crate::bench_peers;
 use measure::{Amount, Sample};
 use place::{Cores, Place};
 use profile::Profile;
@@ -33,57 +34,64 @@ pub use worker::WorkerArguments;
 pub struct Arguments {
     /// Rounds; in each all systems take turns.
     #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    pub rounds: usize,
     /// How the kernel's requests reach the file systems.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "dev,uring")]
-    transport: Vec<Transport>,
+    pub transport: Vec<Transport>,
     /// On one core, or where the kernel likes.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "pinned,free")]
-    place: Vec<Place>,
+    pub place: Vec<Place>,
     /// The core of the pinned part [default: the last].
     #[arg(long)]
-    pin: Option<usize>,
+    pub pin: Option<usize>,
     /// Files of each process in the metadata phases.
     #[arg(long, default_value_t = 2_000)]
-    files: u64,
+    pub files: u64,
     /// MiB of each run in the phases that move data.
     #[arg(long, default_value_t = 256)]
-    mib: u64,
+    pub mib: u64,
     /// Where state and targets live; tmpfs keeps the disk's noise out.
     #[arg(long, default_value = "/dev/shm")]
-    backing: PathBuf,
+    pub backing: PathBuf,
     /// Only phases whose name contains one of these.
     #[arg(long, value_delimiter = ',')]
-    filter: Vec<String>,
+    pub filter: Vec<String>,
     /// Write the result as JSON to this file as well.
     #[arg(long)]
-    json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
     /// Only make the tables of this page anew, from the JSON files that it names.
     #[arg(long)]
-    page: Option<PathBuf>,
+    pub page: Option<PathBuf>,
     /// Measure what is built already.
     #[arg(long)]
-    built: bool,
+    pub built: bool,
     /// Where the programs lie [default: target/release].
     #[arg(long)]
-    binaries: Option<PathBuf>,
+    pub binaries: Option<PathBuf>,
     /// Measure another build of Skep as well, whose programs lie here.
     #[arg(long)]
-    beside: Option<PathBuf>,
+    pub beside: Option<PathBuf>,
     /// Only these numbers of processes.
     #[arg(long, value_delimiter = ',', default_value = "1,4")]
-    processes: Vec<usize>,
+    pub processes: Vec<usize>,
     /// Run everything in the real-time class (`chrt`): other work of the machine disturbs less, and nobody is switched
     /// away from by whom he wakes, which flatters all systems, the empty one most.
     #[arg(long)]
-    realtime: bool,
+    pub realtime: bool,
     /// Profile every phase, pinned, with one process: what an operation costs and where (needs perf).
     #[arg(long)]
-    profile: bool,
+    pub profile: bool,
+    /// Measure beside MooseFS and GlusterFS instead: docs/bench/peers.md. Needs root; what is not installed is left out.
+    #[arg(long)]
+    pub peers: bool,
+    /// What only that has.
+    #[command(flatten)]
+    pub with_peers: bench_peers::Options,
 }
 
 impl Arguments {
-    fn wants(&self, phase: &str) -> bool {
+    /// Is this phase to be measured?
+    pub fn wants(&self, phase: &str) -> bool {
         self.filter.is_empty() || self.filter.iter().any(|text| phase.contains(text.as_str()))
     }
 
@@ -94,11 +102,14 @@ impl Arguments {
 
 /// Runs the benchmark; true when it came to its end.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
+    if arguments.peers {
+        return bench_peers::run(root, arguments);
+    }
     if let Some(page) = &arguments.page {
         return page::write(page).map(|()| true);
     }
     if !arguments.built {
-        build(root)?;
+        build(root, &BUILDS)?;
     }
     let binaries = arguments.binaries.clone().unwrap_or_else(|| root.join("target/release"));
     if arguments.realtime {
@@ -186,12 +197,16 @@ fn profile_all(
     Ok(profiles)
 }
 
-fn build(root: &Path) -> Result<(), String> {
-    for arguments in [
-        &["build", "--release", "--package", "skep"][..],
-        &["build", "--release", "--package", "skep-fuse", "--example", "empty_mount"],
-    ] {
-        let status = std::process::Command::new("cargo").args(arguments).current_dir(root).status();
+/// What a benchmark runs, each a list of words for cargo.
+pub const BUILDS: [&[&str]; 2] = [
+    &["build", "--release", "--package", "skep"],
+    &["build", "--release", "--package", "skep-fuse", "--example", "empty_mount"],
+];
+
+/// Builds it.
+pub fn build(root: &Path, builds: &[&[&str]]) -> Result<(), String> {
+    for arguments in builds {
+        let status = std::process::Command::new("cargo").args(*arguments).current_dir(root).status();
         match status {
             Ok(status) if status.success() => {}
             Ok(status) => return Err(format!("cargo {}: {status}", arguments.join(" "))),
@@ -201,19 +216,20 @@ fn build(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn today() -> Result<String, String> {
+/// The day.
+pub fn today() -> Result<String, String> {
     let output = std::process::Command::new("date").args(["-u", "+%F"]).output();
     let output = output.map_err(|e| format!("date: {e}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// How to repeat it; where files lie does not matter for that.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let mut words = vec!["cargo xtask".to_owned()];
     let mut arguments = std::env::args().skip(1);
     while let Some(word) = arguments.next() {
         match word.as_str() {
-            "--json" | "--binaries" | "--beside" => drop(arguments.next()),
+            "--json" | "--binaries" | "--beside" | "--disk" => drop(arguments.next()),
             "--built" => {}
             _ => words.push(word),
         }
@@ -221,7 +237,8 @@ fn command_line() -> String {
     words.join(" ")
 }
 
-fn machine(cores: &Cores) -> Result<Machine, String> {
+/// What it was measured on.
+pub fn machine(cores: &Cores) -> Result<Machine, String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").map_err(|e| format!("/proc/cpuinfo: {e}"))?;
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     Ok(Machine {

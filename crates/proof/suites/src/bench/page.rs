@@ -2,6 +2,7 @@
 
 use super::result::Report;
 use super::table;
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// Opens a generated block; what it shows and the name of the JSON file follow.
@@ -12,14 +13,18 @@ const OPEN_END: &str = " -->";
 const CLOSE: &str = "<!-- /bench -->";
 
 /// A name, and what it shows of a result.
-type Kind = (&'static str, fn(&Report) -> String);
+pub type Kind<R> = (&'static str, fn(&R) -> String);
 
 /// What a block can show.
-const KINDS: [Kind; 3] = [("rates", table::rates), ("profiles", table::profiles), ("paths", table::paths)];
+const KINDS: [Kind<Report>; 3] =
+    [("rates", table::rates), ("profiles", table::profiles), ("paths", table::paths)];
 
-/// The page with each block between `<!-- bench rates FILE -->` (or `profiles`, `paths`) and
-/// `<!-- /bench -->` made anew from that file.
-pub fn render(page: &str, read: impl Fn(&str) -> Result<Report, String>) -> Result<String, String> {
+/// The page with each block between `<!-- bench KIND FILE -->` and `<!-- /bench -->` made anew from that file.
+pub fn render<R>(
+    page: &str,
+    kinds: &[Kind<R>],
+    read: impl Fn(&str) -> Result<R, String>,
+) -> Result<String, String> {
     let mut out = String::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
@@ -29,10 +34,12 @@ pub fn render(page: &str, read: impl Fn(&str) -> Result<Report, String>) -> Resu
             continue;
         };
         let block = what.split_once(' ').and_then(|(kind, file)| {
-            KINDS.iter().find(|(name, _)| *name == kind).map(|(_, show)| (show, file))
+            kinds.iter().find(|(name, _)| *name == kind).map(|(_, show)| (show, file))
         });
-        let (show, file) =
-            block.ok_or_else(|| format!("\"{line}\": say rates, profiles or paths, and a file"))?;
+        let (show, file) = block.ok_or_else(|| {
+            let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
+            format!("\"{line}\": say {}, and a file", names.join(" or "))
+        })?;
         if !lines.any(|line| line == CLOSE) {
             return Err(format!("\"{line}\" has no \"{CLOSE}\""));
         }
@@ -49,7 +56,7 @@ pub fn render(page: &str, read: impl Fn(&str) -> Result<Report, String>) -> Resu
 }
 
 /// Reads a result that stands beside the page.
-pub fn beside(page: &Path) -> impl Fn(&str) -> Result<Report, String> {
+pub fn beside<R: DeserializeOwned>(page: &Path) -> impl Fn(&str) -> Result<R, String> {
     let directory: PathBuf = page.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     move |name| {
         let path = directory.join(name);
@@ -58,11 +65,16 @@ pub fn beside(page: &Path) -> impl Fn(&str) -> Result<Report, String> {
     }
 }
 
-/// Writes the tables of a page anew.
+/// Writes the tables of a page of this benchmark anew.
 pub fn write(page: &Path) -> Result<(), String> {
+    write_kinds(page, &KINDS)
+}
+
+/// Writes the tables of a page anew.
+pub fn write_kinds<R: DeserializeOwned>(page: &Path, kinds: &[Kind<R>]) -> Result<(), String> {
     let fail = |e: std::io::Error| format!("{}: {e}", page.display());
     let text = std::fs::read_to_string(page).map_err(fail)?;
-    let new = render(&text, beside(page)).map_err(|e| format!("{}: {e}", page.display()))?;
+    let new = render(&text, kinds, beside(page)).map_err(|e| format!("{}: {e}", page.display()))?;
     std::fs::write(page, new).map_err(fail)
 }
 
@@ -76,7 +88,7 @@ mod tests {
         for page in ["bench/README.md", "bench/profile.md", "design/paths.md"] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs").join(page);
             let text = std::fs::read_to_string(&path).unwrap();
-            let made = render(&text, beside(&path)).unwrap();
+            let made = render(&text, &KINDS, beside(&path)).unwrap();
             assert_eq!(text, made, "run: cargo xtask bench --page docs/{page}");
             assert!(text.contains(OPEN), "{page} shows nothing");
         }
@@ -86,8 +98,14 @@ mod tests {
     #[test]
     fn a_block_needs_its_end() {
         let read = |_: &str| Err("not asked".to_owned());
-        assert!(render("# A\n<!-- bench rates x.json -->\ntext\n", read).unwrap_err().contains("has no"));
-        assert!(render("<!-- bench x.json -->\n<!-- /bench -->\n", read).unwrap_err().contains("say rates"));
-        assert_eq!(render("# A\n\ntext\n", read).unwrap(), "# A\n\ntext\n");
+        assert!(
+            render("# A\n<!-- bench rates x.json -->\ntext\n", &KINDS, read).unwrap_err().contains("has no")
+        );
+        assert!(
+            render("<!-- bench x.json -->\n<!-- /bench -->\n", &KINDS, read)
+                .unwrap_err()
+                .contains("say rates")
+        );
+        assert_eq!(render("# A\n\ntext\n", &KINDS, read).unwrap(), "# A\n\ntext\n");
     }
 }

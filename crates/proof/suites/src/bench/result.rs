@@ -96,7 +96,7 @@ pub struct Report {
 }
 
 /// Rates of one system in one phase, by round.
-type Rates = BTreeMap<usize, f64>;
+pub type Rates = BTreeMap<usize, f64>;
 
 struct Samples<'a> {
     all: &'a [Sample],
@@ -176,17 +176,18 @@ fn sorted_median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-fn median(rates: &Rates) -> Option<f64> {
+/// Of all rounds.
+pub fn median(rates: &Rates) -> Option<f64> {
     sorted_median(rates.values().copied().collect())
 }
 
 /// The median of the rounds' ratios: what slows a whole round down does not change it.
-fn ratio(above: &Rates, below: &Rates) -> Option<f64> {
+pub fn ratio(above: &Rates, below: &Rates) -> Option<f64> {
     sorted_median(above.iter().filter_map(|(round, a)| below.get(round).map(|b| a / b)).collect())
 }
 
 /// What all parts one after the other allow, by round.
-fn ceilings(parts: &[&Rates]) -> Rates {
+pub fn ceilings(parts: &[&Rates]) -> Rates {
     let Some((first, rest)) = parts.split_first() else { return Rates::new() };
     let composed = |(round, rate): (&usize, &f64)| {
         let mut time = 1.0 / rate;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Longest time that a mount may take to appear.
 const MOUNT_LIMIT: Duration = Duration::from_secs(20);
+/// Storage targets of each system.
+pub const TARGETS: usize = 4;
 /// The name of the local file system that lies below everything.
 pub const LOCAL: &str = "tmpfs";
 
@@ -79,20 +81,8 @@ impl Systems {
     /// The same attribute and entry time-outs (0), open flags and messages (FLUSH among them) as Skep's.
     fn start_empty(&mut self, binaries: &Path, transport: Transport) -> Result<(), String> {
         let target = self.add(transport.empty())?;
-        let program = binaries.join("examples/empty_mount");
-        let mut command = Command::new(&program);
-        command.arg(&target).args(["--ttl", "0", "--direct-io", "--flush"]);
-        command.args(["--transport", transport.name()]);
-        let child = command.spawn().map_err(|e| format!("{}: {e}", program.display()))?;
-        self.empty.push((child, target.clone()));
-        let started = Instant::now();
-        while !is_mount_point(&target) {
-            if started.elapsed() > MOUNT_LIMIT {
-                return Err(format!("{} did not mount {}", program.display(), target.display()));
-            }
-            // A child process offers no event for this; the benchmark has not begun.
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let child = mount_empty(binaries, &target, transport, &["--direct-io", "--flush"])?;
+        self.empty.push((child, target));
         Ok(())
     }
 
@@ -104,17 +94,50 @@ impl Systems {
     ) -> Result<(), String> {
         let mount = self.add(name)?;
         let state = self.directory(&format!("{name}-cluster"))?;
-        let program = binaries.join("skep");
-        let mut command = Command::new(&program);
-        command.env("SKEP_MOUNT_TRANSPORT", transport.name());
-        command.args(["up", "--targets", "4", "--dir"]).arg(&state).arg("--mount").arg(&mount);
-        self.clusters.push((program.clone(), state));
-        let output = command.output().map_err(|e| format!("{}: {e}", program.display()))?;
-        if !output.status.success() {
-            return Err(format!("skep up: {}", String::from_utf8_lossy(&output.stderr)));
-        }
-        Ok(())
+        self.clusters.push((binaries.join("skep"), state.clone()));
+        up(binaries, transport, &state, &mount)
     }
+}
+
+/// Mounts the empty file system, with further words for it.
+pub fn mount_empty(
+    binaries: &Path,
+    target: &Path,
+    transport: Transport,
+    words: &[&str],
+) -> Result<Child, String> {
+    let program = binaries.join("examples/empty_mount");
+    let mut command = Command::new(&program);
+    command.arg(target).args(["--ttl", "0", "--transport", transport.name()]).args(words);
+    let child = command.spawn().map_err(|e| format!("{}: {e}", program.display()))?;
+    appears(&program.display().to_string(), target)?;
+    Ok(child)
+}
+
+/// Waits until something is mounted there.
+pub fn appears(who: &str, target: &Path) -> Result<(), String> {
+    let started = Instant::now();
+    while !is_mount_point(target) {
+        if started.elapsed() > MOUNT_LIMIT {
+            return Err(format!("{who} did not mount {}", target.display()));
+        }
+        // A child process offers no event for this; the benchmark has not begun.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Starts a cluster and mounts it.
+pub fn up(binaries: &Path, transport: Transport, state: &Path, mount: &Path) -> Result<(), String> {
+    let program = binaries.join("skep");
+    let mut command = Command::new(&program);
+    command.env("SKEP_MOUNT_TRANSPORT", transport.name());
+    command.args(["up", "--targets", &TARGETS.to_string(), "--dir"]).arg(state).arg("--mount").arg(mount);
+    let output = command.output().map_err(|e| format!("{}: {e}", program.display()))?;
+    if !output.status.success() {
+        return Err(format!("skep up: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(())
 }
 
 /// Is another file system mounted here than above?

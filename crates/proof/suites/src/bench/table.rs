@@ -72,7 +72,8 @@ fn place_line(report: &Report, placed: &Placed) -> String {
     format!("\n{place}; socket alone {} MiB/s\n", number(placed.socket_mib_per_s))
 }
 
-fn table(header: Vec<String>) -> Table {
+/// An empty table.
+pub fn table(header: Vec<String>) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header);
     table

@@ -4,14 +4,25 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// Size of a transfer in the sequential phases.
 const MIB: usize = 1 << 20;
 /// Size of a transfer in the random phases.
 const SMALL: usize = 4_096;
+/// Size of the smallest records.
+const TINY: usize = 512;
+/// Bytes of one append.
+const APPENDED: usize = 100;
 /// Random transfers of one phase for each MiB of the file.
 const SMALL_PER_MIB: u64 = 32;
+/// What is repeated goes on for at least so long: caches answer so quickly that one pass is too short to be timed.
+/// Shorter than the second for which other file systems keep attributes.
+const AGAIN: Duration = Duration::from_millis(200);
+/// Longest time until a name is seen through another mount.
+const SEEN_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a process does in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +43,21 @@ pub enum Work {
     RandomWrite,
     /// 4 KiB reads in random order.
     RandomRead,
+    /// `stat`, pass after pass.
+    StatAgain,
+    /// `open`, `read`, `close`, pass after pass.
+    OpenReadAgain,
+    /// Records of so many bytes written in order, to a new file.
+    WriteRecords(usize),
+    /// The same read.
+    ReadRecords(usize),
+    /// Appends to one file.
+    Append,
+    /// Creates; a second thread looks at each name through the other mount, as soon as it is made.
+    MakeAndSee,
 }
 
-const ALL: [Work; 8] = [
+const ALL: [Work; 16] = [
     Work::Create,
     Work::Stat,
     Work::OpenRead,
@@ -43,6 +66,14 @@ const ALL: [Work; 8] = [
     Work::Read,
     Work::RandomWrite,
     Work::RandomRead,
+    Work::StatAgain,
+    Work::OpenReadAgain,
+    Work::WriteRecords(TINY),
+    Work::ReadRecords(TINY),
+    Work::WriteRecords(SMALL),
+    Work::ReadRecords(SMALL),
+    Work::Append,
+    Work::MakeAndSee,
 ];
 
 impl Work {
@@ -57,6 +88,14 @@ impl Work {
             Self::Read => "read",
             Self::RandomWrite => "random-write",
             Self::RandomRead => "random-read",
+            Self::StatAgain => "stat-again",
+            Self::OpenReadAgain => "open-read-again",
+            Self::WriteRecords(TINY) => "write-tiny",
+            Self::WriteRecords(_) => "write-small",
+            Self::ReadRecords(TINY) => "read-tiny",
+            Self::ReadRecords(_) => "read-small",
+            Self::Append => "append",
+            Self::MakeAndSee => "make-and-see",
         }
     }
 
@@ -81,6 +120,9 @@ pub struct WorkerArguments {
     /// One directory or one file for all processes.
     #[arg(long)]
     shared: bool,
+    /// The same directory through another mount.
+    #[arg(long)]
+    other: Option<PathBuf>,
 }
 
 /// Serves the coordinator until it hangs up.
@@ -109,8 +151,32 @@ pub fn run(arguments: &WorkerArguments) -> Result<(), String> {
     Ok(())
 }
 
+fn create(path: &Path) -> std::io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(path).map(drop)
+}
+
+fn open_read(path: &Path) -> std::io::Result<()> {
+    let mut byte = [0; 1];
+    File::open(path)?.read(&mut byte).map(drop)
+}
+
+/// Looks at a name until it is there.
+fn see(path: &Path) -> std::io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match fs::metadata(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && start.elapsed() < SEEN_LIMIT => {
+                std::thread::yield_now();
+            }
+            seen => return seen.map(drop),
+        }
+    }
+}
+
 struct Worker {
     files: PathBuf,
+    /// `files` through the other mount.
+    other: PathBuf,
     data: PathBuf,
     index: u64,
     count: u64,
@@ -122,14 +188,17 @@ struct Worker {
 
 impl Worker {
     fn new(arguments: &WorkerArguments) -> Result<Self, String> {
-        let WorkerArguments { directory, index, count, shared } = arguments;
-        let files = if *shared { directory.join("all") } else { directory.join(format!("own-{index}")) };
+        let WorkerArguments { directory, index, count, shared, other } = arguments;
+        let name = if *shared { "all".to_owned() } else { format!("own-{index}") };
+        let files = directory.join(&name);
+        let other = other.as_ref().unwrap_or(directory).join(&name);
         fs::create_dir_all(&files).map_err(|e| format!("{}: {e}", files.display()))?;
         let data = if *shared { directory.join("data") } else { directory.join(format!("data-{index}")) };
         let first = if *shared { index * count } else { 0 };
         let buffer = (0..MIB).map(|i| (i * 7 + 3) as u8).collect();
         Ok(Self {
             files,
+            other,
             data,
             index: *index,
             count: *count,
@@ -141,30 +210,41 @@ impl Worker {
     }
 
     fn prepare(&mut self, work: Work) -> std::io::Result<()> {
+        let mut how = OpenOptions::new();
+        match work {
+            Work::WriteRecords(_) => how.write(true).create(true).truncate(true),
+            Work::ReadRecords(_) => how.read(true),
+            Work::Append => how.append(true).create(true),
+            _ => how.read(true).write(true).create(true).truncate(false),
+        };
+        let opens =
+            work.moves_data() || matches!(work, Work::WriteRecords(_) | Work::ReadRecords(_) | Work::Append);
         self.open = None;
-        if work.moves_data() {
-            let file =
-                OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.data)?;
-            self.open = Some(file);
+        if opens {
+            self.open = Some(how.open(&self.data)?);
         }
         Ok(())
     }
 
     fn name(&self, number: u64) -> PathBuf {
-        self.files.join(format!("file.{}.{number}", self.index))
+        self.name_in(&self.files, number)
+    }
+
+    fn name_in(&self, directory: &Path, number: u64) -> PathBuf {
+        directory.join(format!("file.{}.{number}", self.index))
     }
 
     fn work(&mut self, work: Work) -> std::io::Result<u64> {
         match work {
-            Work::Create => {
-                self.each(|path| OpenOptions::new().write(true).create_new(true).open(path).map(drop))
-            }
+            Work::Create => self.each(|path| create(&path)),
             Work::Stat => self.each(|path| fs::metadata(path).map(drop)),
-            Work::OpenRead => self.each(|path| {
-                let mut byte = [0; 1];
-                File::open(path)?.read(&mut byte).map(drop)
-            }),
+            Work::OpenRead => self.each(|path| open_read(&path)),
             Work::Remove => self.each(fs::remove_file),
+            Work::StatAgain => self.again(|path| fs::metadata(path).map(drop)),
+            Work::OpenReadAgain => self.again(|path| open_read(&path)),
+            Work::WriteRecords(bytes) | Work::ReadRecords(bytes) => self.records(work, bytes),
+            Work::Append => self.records(work, APPENDED),
+            Work::MakeAndSee => self.make_and_see(),
             Work::Write | Work::Read => self.stream(work),
             Work::RandomWrite | Work::RandomRead => self.random(work),
         }
@@ -174,6 +254,42 @@ impl Worker {
         for number in 0..self.count {
             operation(self.name(number))?;
         }
+        Ok(self.count)
+    }
+
+    fn again(&self, operation: impl Fn(PathBuf) -> std::io::Result<()>) -> std::io::Result<u64> {
+        let (start, mut done) = (Instant::now(), 0);
+        while done == 0 || start.elapsed() < AGAIN {
+            done += self.each(&operation)?;
+        }
+        Ok(done)
+    }
+
+    fn records(&mut self, work: Work, bytes: usize) -> std::io::Result<u64> {
+        let mut file = self.open.take().ok_or(std::io::ErrorKind::NotFound)?;
+        for _ in 0..self.count {
+            match work {
+                Work::ReadRecords(_) => file.read_exact(&mut self.buffer[..bytes])?,
+                _ => file.write_all(&self.buffer[..bytes])?,
+            }
+        }
+        Ok(self.count)
+    }
+
+    /// The writer does not wait for the reader.
+    fn make_and_see(&self) -> std::io::Result<u64> {
+        let (tell, hear) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let reader =
+                scope.spawn(move || hear.into_iter().try_for_each(|n| see(&self.name_in(&self.other, n))));
+            for number in 0..self.count {
+                create(&self.name(number))?;
+                // The reader hangs up only with an error, which is told below.
+                let _ = tell.send(number);
+            }
+            drop(tell);
+            reader.join().map_err(|_| std::io::Error::other("the reader failed"))?
+        })?;
         Ok(self.count)
     }
 
@@ -208,5 +324,18 @@ impl Worker {
         }
         self.open = None;
         Ok(transfers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the name of every work leads back to it; the coordinator sends nothing else.
+    #[test]
+    fn names_are_told_apart() {
+        for work in ALL {
+            assert_eq!(ALL.into_iter().find(|one| one.name() == work.name()), Some(work));
+        }
     }
 }

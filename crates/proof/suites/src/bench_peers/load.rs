@@ -1,0 +1,224 @@
+//! What load processes do: names, records, streams, and two mounts at once.
+
+use super::counters::Counters;
+use super::rows;
+use super::systems::{EMPTY, Member, PAGES};
+use crate::bench::measure::{Order, SETTLE, Worker, timed};
+use crate::bench::worker::Work;
+use std::path::Path;
+
+/// Records of one run.
+const RECORDS: u64 = 8_000;
+
+/// One measured row.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// Which.
+    pub row: &'static str,
+    /// Processes at once.
+    pub processes: usize,
+    /// How many.
+    pub operations: f64,
+    /// How long.
+    pub seconds: f64,
+    /// It was ended before it was done.
+    pub cut_off: bool,
+    /// Processor time of everything, in seconds.
+    pub cpu: f64,
+    /// Messages of the kernel.
+    pub messages: Option<f64>,
+    /// RPCs of mounts.
+    pub rpcs: Option<f64>,
+}
+
+/// Rows that are measured together; every system takes its turn at a group.
+pub struct Group {
+    /// The rows.
+    pub rows: &'static [&'static str],
+    /// Once for each number of processes?
+    pub by_processes: bool,
+    /// On this system?
+    pub on: fn(&Member) -> bool,
+    /// Does it.
+    pub run: fn(&Member, &Amount) -> Result<Vec<Measured>, String>,
+}
+
+/// How much a group does.
+pub struct Amount {
+    /// Processes at once.
+    pub processes: usize,
+    /// Files of all of them.
+    pub files: u64,
+    /// MiB of all of them.
+    pub mib: u64,
+}
+
+/// All but the trees.
+pub const GROUPS: &[Group] = &[
+    Group {
+        rows: &[rows::CREATE, rows::STAT, rows::STAT_WARM, rows::OPEN_WARM, rows::REMOVE],
+        by_processes: true,
+        on: |member| member.name != PAGES && member.name != super::systems::DISK,
+        run: names,
+    },
+    Group {
+        rows: &[rows::TINY_WRITE, rows::TINY_READ, rows::SMALL_WRITE, rows::SMALL_READ],
+        by_processes: false,
+        on: |member| member.name != super::systems::DISK,
+        run: records,
+    },
+    Group {
+        rows: &[rows::WRITE, rows::READ],
+        by_processes: true,
+        on: |member| member.name != PAGES && member.name != super::systems::DISK,
+        run: streams,
+    },
+    Group {
+        rows: &[rows::TOGETHER, rows::SEE, rows::APPEND],
+        by_processes: false,
+        on: Member::is_shared,
+        run: together,
+    },
+];
+
+/// Load processes in the directory `load` of one mount each, or of both.
+struct Crew<'a> {
+    member: &'a Member,
+    workers: Vec<Worker>,
+}
+
+impl<'a> Crew<'a> {
+    fn new(member: &'a Member) -> Self {
+        Self { member, workers: Vec::new() }
+    }
+
+    fn add(&mut self, mount: &Path, shared: bool, index: usize, count: u64) -> Result<(), String> {
+        let (directory, other) = (mount.join("load"), self.member.there.join("load"));
+        let order = Order { directory: &directory, other: Some(&other), shared, index, count };
+        self.workers.push(Worker::start(&order)?);
+        Ok(())
+    }
+
+    fn of(
+        member: &'a Member,
+        mount: &Path,
+        shared: bool,
+        processes: usize,
+        all: u64,
+    ) -> Result<Self, String> {
+        let mut crew = Self::new(member);
+        for index in 0..processes {
+            crew.add(mount, shared, index, all / processes as u64)?;
+        }
+        Ok(crew)
+    }
+
+    fn does(&mut self, work: Work, row: &'static str) -> Result<Measured, String> {
+        let before = Counters::read(self.member)?;
+        let done = timed(&mut self.workers, work);
+        let (operations, seconds) = done.map_err(|e| format!("{}, {row}: {e}", self.member.name))?;
+        let spent = Counters::read(self.member)?.since(&before, self.member);
+        Ok(Measured {
+            row,
+            processes: self.workers.len(),
+            operations,
+            seconds,
+            cut_off: false,
+            cpu: spent.cpu,
+            messages: spent.messages,
+            rpcs: spent.rpcs,
+        })
+    }
+
+    fn end(self) -> Result<(), String> {
+        self.workers.into_iter().try_for_each(Worker::end)
+    }
+}
+
+/// A new directory for the load.
+pub fn make(member: &Member, name: &str) -> Result<std::path::PathBuf, String> {
+    let directory = member.here.join(name);
+    std::fs::create_dir(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    Ok(directory)
+}
+
+fn clear(member: &Member) -> Result<(), String> {
+    let directory = member.here.join("load");
+    std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    if member.is_shared() {
+        // Servers delete contents behind the program's back.
+        std::thread::sleep(SETTLE);
+    }
+    Ok(())
+}
+
+/// One directory of all processes: made and removed here, looked at through the other mount.
+fn names(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
+    make(member, "load")?;
+    let crew = |mount: &Path| Crew::of(member, mount, true, amount.processes, amount.files);
+    let mut here = crew(&member.here)?;
+    let mut found = vec![here.does(Work::Create, rows::CREATE)?];
+    let mut there = crew(&member.there)?;
+    found.push(there.does(Work::Stat, rows::STAT)?);
+    found.push(there.does(Work::StatAgain, rows::STAT_WARM)?);
+    there.does(Work::OpenRead, rows::OPEN_WARM)?;
+    found.push(there.does(Work::OpenReadAgain, rows::OPEN_WARM)?);
+    there.end()?;
+    found.push(here.does(Work::Remove, rows::REMOVE)?);
+    here.end()?;
+    clear(member)?;
+    Ok(found)
+}
+
+/// What one process writes, it reads again through the same mount.
+fn records(member: &Member, _: &Amount) -> Result<Vec<Measured>, String> {
+    make(member, "load")?;
+    let mut crew = Crew::of(member, &member.here, false, 1, RECORDS)?;
+    let mut found = Vec::new();
+    for (bytes, write, read) in
+        [(512, rows::TINY_WRITE, rows::TINY_READ), (4_096, rows::SMALL_WRITE, rows::SMALL_READ)]
+    {
+        found.push(crew.does(Work::WriteRecords(bytes), write)?);
+        found.push(crew.does(Work::ReadRecords(bytes), read)?);
+    }
+    crew.end()?;
+    clear(member)?;
+    Ok(found)
+}
+
+/// Written here, read through the other mount, which has no pages of it.
+fn streams(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
+    make(member, "load")?;
+    let crew = |mount: &Path| Crew::of(member, mount, false, amount.processes, amount.mib);
+    let mut here = crew(&member.here)?;
+    let mut found = vec![here.does(Work::Write, rows::WRITE)?];
+    here.end()?;
+    let mut there = crew(&member.there)?;
+    found.push(there.does(Work::Read, rows::READ)?);
+    there.end()?;
+    clear(member)?;
+    Ok(found)
+}
+
+/// Two mounts change the same things.
+fn together(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
+    make(member, "load")?;
+    let mut pair = Crew::new(member);
+    pair.add(&member.here, true, 0, amount.files / 2)?;
+    pair.add(&member.there, true, 1, amount.files / 2)?;
+    let mut found = vec![pair.does(Work::Create, rows::TOGETHER)?];
+    found.push(pair.does(Work::Append, rows::APPEND)?);
+    pair.end()?;
+    let mut one = Crew::new(member);
+    one.add(&member.here, true, 2, amount.files / 2)?;
+    found.push(one.does(Work::MakeAndSee, rows::SEE)?);
+    one.end()?;
+    clear(member)?;
+    Ok(found)
+}
+
+/// Is the empty file system of this row the one with pages?
+pub fn empty_of(row: &str) -> &'static str {
+    let pages = [rows::TINY_WRITE, rows::TINY_READ, rows::SMALL_WRITE, rows::SMALL_READ];
+    if pages.contains(&row) { PAGES } else { EMPTY }
+}
