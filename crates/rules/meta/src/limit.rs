@@ -163,7 +163,11 @@ pub const LOST_CHUNKS_MAX: usize = 4_096;
 /// One that no client has met for so long is forgotten: it may have been put back.
 pub const LOST_FOR_MS: u64 = 60 * 60_000;
 
-/// Leases of all clients of one server: about 150 bytes each. With so many, answers give none.
+/// Longest time for which a lease holds. The setting may have been another one in the term before, so a new term waits for this;
+/// and who talks but does not confirm is waited for twice as long, less than any request waits.
+pub const LEASE_MS_MAX: u64 = 4_000;
+const _: () = assert!(3 * LEASE_MS_MAX < WAIT_DEADLINE_MS);
+/// Leases of all clients of one server: about 250 bytes each. With so many, answers give none.
 pub const LEASES_MAX: usize = 1 << 20;
 /// Leases of one client.
 pub const LEASES_PER_CLIENT_MAX: usize = 1 << 18;
@@ -171,6 +175,8 @@ pub const LEASES_PER_CLIENT_MAX: usize = 1 << 18;
 pub const LEASE_HOLDERS_MAX: usize = 256;
 /// Inodes of which it is remembered that they were taken back a short while ago.
 pub const BUSY_MAX: usize = 1 << 16;
+/// Inodes of which one answer tells that they have changed: of a rename both directories, what moves, and what goes.
+pub const CHANGED_PER_ANSWER: usize = 8;
 /// Leases that one answer gives.
 pub const GRANTS_PER_ANSWER: usize = 4;
 

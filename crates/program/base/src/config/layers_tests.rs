@@ -178,6 +178,8 @@ fn checks_refuse_what_cannot_work() {
         ("chunk_size=96KiB", "not a power of two; set \"128KiB\""),
         ("chunk_size=4KiB", "set \"64KiB\" to \"1GiB\""),
         ("inline_limit=1MiB", "out of range"),
+        ("lease_time=1s", "out of range"),
+        ("lease_time=5s", "out of range"),
         ("sync_interval=0", "sync = \"always\""),
         ("sync_interval=1h", "at most"),
         ("grace=1d", "at most"),

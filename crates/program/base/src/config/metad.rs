@@ -20,8 +20,9 @@ pub const SYNC_INTERVAL_MAX: Period = Period::secs(60);
 pub const CACHE_MIN: Size = Size::mib(1);
 /// Smallest `checkpoint_log`: shorter ones would checkpoint without pause.
 pub const CHECKPOINT_LOG_MIN: Size = Size::mib(1);
-/// `lease_time`: mounts renew four times in it, and a change waits for so long for one that is silent.
-const LEASE_TIME: RangeInclusive<Period> = Period::millis(500)..=Period::secs(60);
+/// `lease_time`: mounts renew once a second. A change waits for so long for one that is silent; and after a restart, whatever
+/// is set then, for the longest that may have been.
+const LEASE_TIME: RangeInclusive<Period> = Period::secs(2)..=Period::millis(skep_meta::limit::LEASE_MS_MAX);
 /// Longest `grace`: nobody gets a new open or lock while it lasts.
 pub const GRACE_MAX: Period = Period::secs(600);
 /// Highest `max_connections` of one daemon.

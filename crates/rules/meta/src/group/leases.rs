@@ -10,7 +10,7 @@ pub use recalls::Conflict;
 pub use touched::{Known, Touched, What, names_of, touched};
 
 use super::{Group, Request};
-use crate::limit::{LEASE_HOLDERS_MAX, LEASES_MAX, LEASES_PER_CLIENT_MAX};
+use crate::limit::{LEASE_HOLDERS_MAX, LEASE_MS_MAX, LEASES_MAX, LEASES_PER_CLIENT_MAX};
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use busy::Busy;
 use recalls::Recalls;
 use skep_types::{ClientId, Ino, Millis, Role, ShardId};
 use skep_wire::meta::{Grant, LeaseKind, LeaseTime, Recall, Wish};
-use times::Times;
+use times::{Asked, Times, patience};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -47,8 +47,18 @@ impl Leases {
     }
 
     /// Has anybody but `client` a lease on anything? Or are changes counted of something?
-    pub fn has_others(&self, client: ClientId) -> bool {
-        self.by_client.len() > usize::from(self.by_client.contains_key(&client)) || !self.busy.is_empty()
+    pub fn has_others(&self, client: ClientId, now: Millis) -> bool {
+        self.by_client.len() > usize::from(self.by_client.contains_key(&client)) || self.busy.is_any(now)
+    }
+
+    /// Has any request to change these to wait for others?
+    pub fn must_wait(&self, client: ClientId, items: &Touched) -> bool {
+        items.iter().any(|(ino, what)| {
+            let others = self.holders.get(ino).into_iter().flat_map(BTreeMap::keys).copied();
+            others
+                .filter(|holder| *holder != client)
+                .any(|holder| !self.recalls.is_cleared(*ino, what, holder))
+        })
     }
 
     /// Is it of interest that `client` changes `ino`?
@@ -171,7 +181,8 @@ impl Leases {
 
     /// A request came whose answer may renew leases, and may give some if it wishes. `true`: its mount has dropped everything.
     pub fn asked(&mut self, to: u64, client: ClientId, lapses: u64, wishes: bool, now: Millis) -> bool {
-        let lapsed = self.times.asked(to, client, lapses, wishes, now);
+        let has_nothing = !self.by_client.contains_key(&client);
+        let lapsed = self.times.asked(to, Asked { client, lapses, wishes }, has_nothing, now);
         if lapsed {
             self.end_all(client);
         }
@@ -228,9 +239,16 @@ impl Leases {
         self.times.deadline().filter(|_| !(self.by_client.is_empty() && self.recalls.is_quiet()))
     }
 
-    /// So long after the end of a term nobody uses what it gave; 0: leases are off.
-    pub fn hold_ms(&self) -> u64 {
-        self.times.patience()
+    /// So long after the end of a term nobody uses what it gave, whatever was set then.
+    pub fn hold_ms() -> u64 {
+        patience(LEASE_MS_MAX)
+    }
+
+    /// An inode is gone: whoever has a lease on it was told, or made it go.
+    pub fn gone(&mut self, ino: Ino) {
+        let of: Vec<ClientId> =
+            self.holders.get(&ino).into_iter().flat_map(BTreeMap::keys).copied().collect();
+        of.into_iter().for_each(|client| self.end(ino, client));
     }
 
     /// May something be lent to the client? One that does not listen has everybody else wait for its time to be over. It need
@@ -245,11 +263,6 @@ impl Leases {
     /// Who may be given leases by the answer to this request.
     pub fn wishes(&self, to: u64) -> Option<ClientId> {
         self.times.is_wished(to)
-    }
-
-    /// How many requests wait for somebody to confirm.
-    pub fn waits(&self) -> usize {
-        self.recalls.waits()
     }
 
     /// So much was changed by the server itself though others had leases on it: never, or a rule is wrong.

@@ -122,6 +122,7 @@ impl Shard {
         self.cutting.remove(&ino);
         self.ends.forget(ino);
         self.locks.gone(host.now, ino);
+        host.leases.gone(ino);
         self.recoveries.forget(ino, &mut host.errands);
     }
 

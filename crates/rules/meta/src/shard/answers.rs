@@ -1,8 +1,9 @@
 //! When answers leave.
 
 use super::Shard;
+use super::run::Tells;
 use super::waits::{For, Parked};
-use crate::ctx::{Dirs, Done};
+use crate::ctx::Done;
 use crate::group::Host;
 use crate::group::Request;
 use crate::limit::WAIT_DEADLINE_MS;
@@ -20,9 +21,9 @@ impl Shard {
         request: Request,
         done: Done,
         logged: Option<LogIndex>,
-        dirs: Dirs,
+        tells: Tells,
     ) -> Result<(), StoreError> {
-        let stamp = self.lending_stamp(host, &request, dirs)?;
+        let stamp = self.lending_stamp(host, &request, tells)?;
         let to = request.reply_to;
         let gate = match done.gate {
             Gate::Open if host.config.sync_always && logged.is_some() => Gate::Durable,

@@ -1,7 +1,7 @@
 //! Carries requests out. Lanes: a changing request is done once, however often it comes.
 
 use super::Shard;
-use super::run::Ran;
+use super::run::{Ran, Tells};
 use super::txns::Begun;
 use super::waits::{Again, For, Parked};
 use crate::command::Caller;
@@ -162,7 +162,8 @@ impl Shard {
             Ran::Refused(refusal, dirs) => {
                 host.out.fetch_map |= host.spread.take_wants_map();
                 self.remember(caller, Some(&refusal));
-                let stamp = self.lending_stamp(host, &request, dirs)?;
+                let tells = Tells { dirs, ..Tells::default() };
+                let stamp = self.lending_stamp(host, &request, tells)?;
                 self.answer(host, request.reply_to, stamp, Err(refusal));
             }
             Ran::Recall(id) => {
@@ -184,9 +185,12 @@ impl Shard {
                 };
                 self.park(host, what, Parked::Again(request.into()));
             }
-            Ran::Lacks(rows) => self.await_rows(host, request, rows),
+            Ran::Lacks(rows) => {
+                host.begun = begun;
+                self.await_rows(host, request, rows);
+            }
             Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
-            Ran::Done { done, logged, dirs } => {
+            Ran::Done { done, logged, tells } => {
                 if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
                     self.opens.open(&mut host.opens, client, ino, mode, seq);
                 }
@@ -195,7 +199,7 @@ impl Shard {
                     (MetaRequest::Repair(m), Some(_)) => self.note_repair(host, m, client),
                     _ => {}
                 }
-                self.release(host, request, done, logged, dirs)?;
+                self.release(host, request, done, logged, tells)?;
             }
         }
         Ok(())

@@ -3,18 +3,20 @@
 use super::Shard;
 use super::lane::wish;
 use super::run::Ran;
+use super::run::Tells;
 use super::trims::inode_in;
 use super::waits::For;
 use crate::command::{Holds, Internal};
 use crate::ctx::{Dirs, Done};
 use crate::fail::corrupt;
-use crate::group::{Conflict, Host, Known, Request, Touched, touched};
-use crate::key;
+use crate::group::{Conflict, Host, Known, Leases, Request, Touched, touched};
+use crate::key::{self, Table};
+use crate::limit::CHANGED_PER_ANSWER;
 use crate::near::Near;
 use crate::row::Inode;
 use crate::store::{Batch, Store, StoreError};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, Encode, Ino, Millis};
+use skep_types::{Attr, ClientId, Decode, Encode, Ino, Kind, Millis};
 use skep_wire::meta::{Grant, MetaRequest, Recalled, ShardStamp};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -35,7 +37,7 @@ impl Shard {
             let is_coverable = |ino: Ino| !self.has_writer_row(ino);
             return touched(&Known { is_leased: &|_| true, is_coverable: &is_coverable, made });
         }
-        if !host.leases.has_others(client) {
+        if !host.leases.has_others(client, host.now) {
             return Ok(Touched::new());
         }
         let is_leased = |ino: Ino| host.leases.notes(ino, client, host.now);
@@ -107,12 +109,15 @@ impl Shard {
         if touched.is_empty() {
             return None;
         }
-        if self.hold.is_some() {
-            return Some(Ran::Hold);
-        }
-        if host.leases.waits() >= host.config.limits.waits / 2 {
+        // Those that wait for mounts have others wait for something else: not all places are theirs.
+        let is_full = host.load.waits >= host.config.limits.waits / 2;
+        let waits = self.hold.is_some() || host.leases.must_wait(request.peer.client, touched);
+        if is_full && waits {
             let refusal = Refusal::with(Status::BUSY, "too many requests wait for mounts that do not answer");
             return Some(Ran::Refused(refusal, Dirs::default()));
+        }
+        if self.hold.is_some() {
+            return Some(Ran::Hold);
         }
         let conflict = Conflict {
             to: request.reply_to,
@@ -122,22 +127,51 @@ impl Shard {
             now: host.now,
         };
         let (wait, told) = host.leases.recall(conflict, touched);
-        told.into_iter().for_each(|(client, recall)| host.events.tell(client, recall.into()));
+        // A session that has ended hears nothing: its time is waited for.
+        let told = told.into_iter().filter(|(client, _)| host.sessions.lives(*client));
+        told.for_each(|(client, recall)| host.events.tell(client, recall.into()));
         wait.map(Ran::Recall)
     }
 
-    /// The stamp of an answer that tells of these directories.
+    /// Inodes of which these rows are, as they will be. What is gone has no name.
+    pub(super) fn changed<S: Store>(&self, host: &Host<S>, batch: &Batch) -> Result<Vec<Attr>, StoreError> {
+        let inodes = batch.iter().filter_map(|(key, row)| {
+            let (table, ino) = key::table_and_ino(key)?;
+            (table == Table::Inode as u8).then_some((ino, key, row))
+        });
+        let mut changed = Vec::new();
+        for (ino, key, row) in inodes.take(CHANGED_PER_ANSWER) {
+            let (row, is_gone) = match row {
+                Some(row) => (row.clone(), false),
+                None => (host.store.get(key)?.unwrap_or_default(), true),
+            };
+            let mut inode = Inode::from_bytes(&row).map_err(|e| corrupt("inode row", e))?;
+            if is_gone {
+                inode.nlink = 0;
+            }
+            changed.push(inode.attr(ino));
+        }
+        Ok(changed)
+    }
+
+    /// The stamp of an answer, with what it tells beside its body.
     pub(super) fn lending_stamp<S: Store>(
         &mut self,
         host: &mut Host<S>,
         request: &Request,
-        dirs: Dirs,
+        tells: Tells,
     ) -> Result<ShardStamp, StoreError> {
         let stamp = self.stamp();
         let to = request.reply_to;
         // What it was to change has changed, or will not.
         host.leases.release(to);
         let Some(client) = host.leases.wishes(to) else { return Ok(stamp) };
+        let Tells { dirs, changed } = tells;
+        // Others may have seen set-id bits that are not in force while somebody writes.
+        let is_plain =
+            |attr: &Attr| attr.kind != Kind::File || attr.nlink == 0 || self.is_coverable(attr.ino);
+        let touched: Vec<Attr> = changed.into_iter().filter(is_plain).collect();
+        let stamp = ShardStamp { touched: (!touched.is_empty()).then_some(touched), ..stamp };
         let listens = host.events.listens(client, host.now, host.config.lease_ms / 2);
         if !(host.leases.may_lend(client, listens) && self.may_lend(host)?) {
             return Ok(stamp);
@@ -146,7 +180,7 @@ impl Shard {
         let most = if matches!(request.message, MetaRequest::List(_)) { 1 } else { usize::MAX };
         let mut grants: Vec<Grant> = Vec::new();
         for ino in dirs.list().iter().copied().take(most) {
-            if host.leases.has(client, ino) || self.is_there(host, ino)? {
+            if self.is_there(host, ino)? {
                 grants.extend(host.leases.grant(to, ino, host.now));
             }
         }
@@ -186,9 +220,8 @@ impl Shard {
 
     /// A term begins: leases of the one before may be in use for a while.
     pub(super) fn hold_changes<S: Store>(&mut self, host: &Host<S>) {
-        let ms = host.leases.hold_ms();
-        if ms > 0 && (self.era_untold || self.holders.contains_key(&ANYBODY)) {
-            self.hold = Some(host.now.plus(ms));
+        if self.era_untold || self.holders.contains_key(&ANYBODY) {
+            self.hold = Some(host.now.plus(Leases::hold_ms()));
         }
     }
 

@@ -24,7 +24,8 @@ impl Shard {
         host.counters.held_back();
         host.out.reads.push(Read { id, wanted });
         let waited = host.waited + 1;
-        self.park(host, For::Rows(id), Parked::Again(Again { waited, ..request.into() }));
+        let begun = host.begun.take();
+        self.park(host, For::Rows(id), Parked::Again(Again { waited, begun, ..request.into() }));
     }
 
     /// Does what nobody would take up again if it waited: what is not in memory is read in place.

@@ -19,7 +19,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::log::{Head, Record};
-use skep_types::{ClientId, Errno, Ino, LogIndex, ShardId};
+use skep_types::{Attr, ClientId, Errno, Ino, LogIndex, ShardId};
 use skep_wire::meta::{InspectReply, MetaRequest};
 use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Refusal, Status};
@@ -32,8 +32,8 @@ pub enum Ran {
         done: Done,
         /// Its log record.
         logged: Option<LogIndex>,
-        /// Directories that the answer tells of.
-        dirs: Dirs,
+        /// What the answer tells beside its body.
+        tells: Tells,
     },
     /// It had no effect. With the directories that this tells of.
     Refused(Refusal, Dirs),
@@ -49,6 +49,22 @@ pub enum Ran {
     Hold,
 }
 
+impl Ran {
+    /// It changed nothing.
+    fn unlogged(done: Done, dirs: Dirs) -> Self {
+        Self::Done { done, logged: None, tells: Tells { dirs, ..Tells::default() } }
+    }
+}
+
+/// What an answer tells beside its body, to who wishes for leases.
+#[derive(Debug, Default)]
+pub struct Tells {
+    /// Directories that it looked at.
+    pub dirs: Dirs,
+    /// Inodes that it changed, as they are now.
+    pub changed: Vec<Attr>,
+}
+
 /// A run that may count.
 struct Run {
     done: Done,
@@ -56,6 +72,8 @@ struct Run {
     effects: Vec<Effect>,
     choices: Choices,
     dirs: Dirs,
+    /// It read from the disk what it lacked.
+    in_place: bool,
 }
 
 impl Shard {
@@ -72,6 +90,7 @@ impl Shard {
         }
         let scene = Scene { client: request.peer.client, ..self.scene(host, caller) };
         let in_place = self.reads_in_place(host);
+        let wishes = host.leases.wishes(request.reply_to).is_some();
         let (mut serials, turns) = (self.serials, host.spread.turns());
         let (writers, sessions) = (&self.writers, &host.sessions);
         let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
@@ -93,13 +112,14 @@ impl Shard {
             beside: &beside,
             spread: &mut host.spread,
             serials: &mut serials,
-            coverable: &|ino| self.is_coverable(ino),
+            coverable: &|ino| wishes && self.is_coverable(ino),
             txns: Locked { txns: &self.txns, own: (self.id, self.terms.last()), deciding },
             takes_strays: host.config.canary_takes_strays,
             choices: Choices::default(),
         };
         // What others have promised is not left waiting for a disk once more.
-        let near = Near::new(&host.store, deciding.is_some() || in_place);
+        let in_place = deciding.is_some() || in_place;
+        let near = Near::new(&host.store, in_place);
         let mut ctx = Ctx::new(&near, scene, &mut live);
         let ended = operate(&mut ctx, &request.message, &self.opens);
         let lacks = near.take_lacks();
@@ -117,7 +137,7 @@ impl Shard {
             Ok(done) if ctx.txn.is_empty() => {
                 let done = done.behind_its_gate(&ctx);
                 let uncovers = self.uncovers_by_opening(host, request, &done)?;
-                uncovers.unwrap_or(Ran::Done { done, logged: None, dirs })
+                uncovers.unwrap_or(Ran::unlogged(done, dirs))
             }
             Ok(_) if host.low_space && op::needs_room(&request.message) => no_room(&request.message),
             Ok(done) => {
@@ -127,7 +147,7 @@ impl Shard {
                 }
                 let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
                 let choices = live.choices;
-                self.settle(host, request, caller, Run { done, batch, effects, choices, dirs })?
+                self.settle(host, request, caller, Run { done, batch, effects, choices, dirs, in_place })?
             }
         };
         if matches!(ran, Ran::Lacks(_) | Ran::Recall(_) | Ran::Hold) {
@@ -146,10 +166,10 @@ impl Shard {
         caller: Option<Caller>,
         run: Run,
     ) -> Result<Ran, StoreError> {
-        let Run { done, batch, effects, choices, dirs } = run;
+        let Run { done, batch, effects, choices, dirs, in_place } = run;
         // What is promised was taken back before the promise.
         if !matches!(request.message, MetaRequest::Decide(_)) {
-            let near = Near::new(&host.store, false);
+            let near = Near::new(&host.store, in_place);
             let rows = |known: &Known<'_>| touched(&near, &batch, known);
             let touched = match self.touched_by(host, request.peer.client, choices.ino, rows) {
                 Err(StoreError::Away) => return Ok(Ran::Lacks(near.take_lacks())),
@@ -168,11 +188,15 @@ impl Shard {
             let name = request.message.name();
             return Err(StoreError::Corrupt(format!("{name} changed rows, but the log has no form of it")));
         };
+        let changed = match host.leases.wishes(request.reply_to) {
+            Some(_) => self.changed(host, &batch)?,
+            None => Vec::new(),
+        };
         self.commit(host, bytes, batch, effects)?;
         if let Some(caller) = caller {
             self.remembered.forget(&caller);
         }
-        Ok(Ran::Done { done, logged: Some(self.last), dirs })
+        Ok(Ran::Done { done, logged: Some(self.last), tells: Tells { dirs, changed } })
     }
 
     /// What is fixed for the next command.
@@ -243,7 +267,7 @@ impl Shard {
 /// The disk of the server is nearly full: the run does not count.
 fn no_room(message: &MetaRequest) -> Ran {
     if matches!(message, MetaRequest::Prepare(_)) {
-        return Ran::Done { done: op::no_room(), logged: None, dirs: Dirs::default() };
+        return Ran::unlogged(op::no_room(), Dirs::default());
     }
     let text = "the disk of the metadata server is nearly full; free space in its state directory";
     Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text), Dirs::default())

@@ -118,13 +118,13 @@ impl Shard {
             }
         }
         match self.run(host, &request, caller, Some(counter))? {
-            Ran::Done { done, logged, dirs } => {
+            Ran::Done { done, logged, tells } => {
                 if self.txns.end(counter).is_some() {
                     self.names_free(host, counter);
                 }
                 // The participants are told soon, not at the next idle moment.
                 host.out.sync_now = true;
-                self.release(host, request, done, logged, dirs)?;
+                self.release(host, request, done, logged, tells)?;
             }
             Ran::Refused(refusal, _) => self.refuse_txn(host, counter, refusal),
             Ran::Transact(plan) => {

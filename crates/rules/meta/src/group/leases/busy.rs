@@ -46,6 +46,8 @@ pub struct Busy {
     inos: BTreeMap<Ino, Heat>,
     /// The same, about as old as they are.
     order: VecDeque<Ino>,
+    /// Nothing is busy from then on.
+    until: Millis,
 }
 
 impl Busy {
@@ -62,6 +64,7 @@ impl Busy {
         *heat = Heat { of: heat.now(now) + HOT, at: now, changed_by: client, ..*heat };
         if heat.of >= BUSY {
             heat.until = now.plus(QUIET_MS);
+            self.until = heat.until;
         }
     }
 
@@ -97,13 +100,15 @@ impl Busy {
         {
             if heat.asked {
                 heat.until = now.plus(QUIET_MS);
+                self.until = heat.until;
             }
             (heat.changed_by, heat.asked) = (client, false);
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.inos.is_empty()
+    /// Is anything?
+    pub fn is_any(&self, now: Millis) -> bool {
+        now < self.until
     }
 
     /// Those that are busy.

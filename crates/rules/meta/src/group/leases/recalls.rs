@@ -158,10 +158,6 @@ impl Recalls {
         self.told.len()
     }
 
-    pub fn waits(&self) -> usize {
-        self.left.len()
-    }
-
     pub fn end_all(&mut self, client: ClientId) {
         let all = (client, 0)..=(client, u64::MAX);
         let numbers: Vec<u64> = self.told.range(all).map(|((_, number), _)| *number).collect();

@@ -25,12 +25,13 @@ struct Heard {
 
 /// A request whose answer may renew leases.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
-    client: ClientId,
+pub struct Asked {
+    /// Who asks.
+    pub client: ClientId,
     /// So often had its leases lapsed.
-    lapses: u64,
+    pub lapses: u64,
     /// It may give some, too.
-    wishes: bool,
+    pub wishes: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +44,11 @@ pub struct Times {
     ended: u64,
 }
 
+/// So long after its last answer nobody uses any more what holds for `ms`.
+pub fn patience(ms: u64) -> u64 {
+    ms + ms.div_ceil(RATE) + MARGIN_MS
+}
+
 impl Times {
     pub fn new(ms: u64) -> Self {
         Self { ms, ..Self::default() }
@@ -50,20 +56,23 @@ impl Times {
 
     /// So long after an answer left its receiver uses nothing any more.
     pub fn patience(&self) -> u64 {
-        if self.ms == 0 { 0 } else { self.ms + self.ms.div_ceil(RATE) + MARGIN_MS }
+        patience(self.ms)
     }
 
-    /// `true`: whatever the client had has lapsed.
-    pub fn asked(&mut self, to: u64, client: ClientId, lapses: u64, wishes: bool, now: Millis) -> bool {
+    /// `true`: whatever the client had has lapsed. One that has nothing has not been silent.
+    pub fn asked(&mut self, to: u64, asked: Asked, has_nothing: bool, now: Millis) -> bool {
         if self.ms == 0 {
             return false;
         }
-        self.asked.insert(to, Asked { client, lapses, wishes });
+        let Asked { client, lapses, .. } = asked;
+        self.asked.insert(to, asked);
         let new = Heard { at: now, lapses, over: false, deaf: false };
         let heard = self.heard.entry(client).or_insert(new);
         let lapsed = lapses > heard.lapses;
         if lapsed {
             *heard = Heard { deaf: heard.deaf, ..new };
+        } else if has_nothing {
+            heard.at = now;
         }
         lapsed
     }

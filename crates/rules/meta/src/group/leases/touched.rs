@@ -84,7 +84,10 @@ pub fn touched(store: &dyn Store, batch: &Batch, known: &Known<'_>) -> Result<To
             if !old.is_dir() {
                 touched.extend(known.cover(ino, &old));
             } else if is_leased(ino) {
-                touched.insert((ino, if row.is_some() { What::Attributes } else { What::Everything }));
+                let new = row.as_ref().map(|row| Inode::from_bytes(row)).transpose();
+                let new = new.map_err(|e| corrupt("inode row", e))?;
+                let stays = new.is_some_and(|inode| inode.nlink > 0);
+                touched.insert((ino, if stays { What::Attributes } else { What::Everything }));
             }
         } else if table == Table::Prepared as u8
             && let Some(row) = row

@@ -135,8 +135,12 @@ fn bed() -> (Bed, Ear, Ear, Ino) {
 fn answers_lend_directories() {
     let mut bed = near(1);
     let dir = bed.mkdir(Ino::ROOT, "d");
+    bed.create(ME, Ino::ROOT, "file");
     let to = bed.send(ME, find(Ino::ROOT, "d"));
     assert_eq!((granted(&bed, to), bed.replies[&to].0.renews), (vec![], None));
+    let flags = |found: EntryReply| found.attr.unwrap().flags;
+    let found = bed.call(ME, find(Ino::ROOT, "file")).unwrap();
+    assert_eq!(flags(found) & Attr::COVERED, 0, "nobody wishes");
     bed.wishes.insert(1, 0);
     bed.auto_sync = false;
     let to = bed.send(ME, find(Ino::ROOT, "d"));
@@ -282,6 +286,109 @@ fn a_request_that_is_given_up_changes_nothing() {
     let to = bed.send(OTHER, find(dir, "old"));
     assert_eq!(granted(&bed, to), [dir]);
     bed.check();
+}
+
+/// Goal: a change beside a lease does not wait for a disk where there is no room for that: it looks at the rows that it read.
+#[test]
+fn what_reads_in_place_takes_back_in_place() {
+    let limits = limit::Limits { reads: 0, ..limit::Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+    bed.forgets = false;
+    bed.create(ME, Ino::ROOT, "brings the row of the root into memory");
+    let mut other = Ear::new(&mut bed, OTHER);
+    bed.send(OTHER, GetAttr { ino: Ino::ROOT });
+    let to = bed.send(OTHER, GetAttr { ino: Ino::ROOT });
+    assert_eq!(granted(&bed, to), [Ino::ROOT]);
+    bed.forgets = true;
+    let to = bed.send(ME, create(Ino::ROOT, "f"));
+    assert_eq!(other.obey(&mut bed), 1);
+    assert!(bed.replies[&to].1.is_ok());
+    bed.check();
+}
+
+/// Goal: of a directory that goes while it is open nothing stays lent, to nobody.
+#[test]
+fn what_goes_is_lent_to_nobody() {
+    let (mut bed, _, mut other, dir) = bed();
+    let before = bed.server.gauges().iter().find(|(name, _)| *name == "leases").unwrap().1;
+    for open in [false, true] {
+        let made = change(&mut bed, &mut other, MakeNode { mode: 0o755, ..node(dir, "gone", Kind::Dir) });
+        let gone = EntryReply::from_bytes(&made.unwrap()).unwrap().ino;
+        if open {
+            bed.open(THIRD, gone, OpenMode::Read, 1).unwrap();
+        }
+        bed.call(OTHER, GetAttr { ino: gone }).unwrap();
+        let to = bed.send(ME, RemoveDir { parent: dir, name: name("gone") });
+        let told = other.hear(&mut bed);
+        let of_gone = told.iter().find(|recall| recall.ino == gone).unwrap();
+        assert_eq!(of_gone.kind, RecallKind::Everything, "open: {open}");
+        other.confirm(&mut bed, &told);
+        assert!(bed.replies[&to].1.is_ok());
+        let asked = bed.send(OTHER, GetAttr { ino: gone });
+        assert!(granted(&bed, asked).is_empty());
+    }
+    bed.close(THIRD, Ino::ROOT, 2);
+    let gauges = bed.server.gauges();
+    assert!(gauges.contains(&("leases_broken", 0)));
+    assert!(gauges.iter().any(|(name, value)| *name == "leases" && *value <= before + 2), "{gauges:?}");
+    bed.check();
+}
+
+/// Goal: requests that wait for mounts take half of the places at most; who need not wait is not refused for that.
+#[test]
+fn those_who_wait_for_mounts_leave_room() {
+    let limits = limit::Limits { waits: 4, ..limit::Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+    bed.forgets = false;
+    let mut other = Ear::new(&mut bed, OTHER);
+    bed.send(OTHER, GetAttr { ino: Ino::ROOT });
+    bed.send(OTHER, GetAttr { ino: Ino::ROOT });
+    let lane = |slot| Who { slot, ..ME };
+    let sent: Vec<u64> =
+        (0..3).map(|slot| bed.send(lane(slot), create(Ino::ROOT, &format!("f{slot}")))).collect();
+    assert_eq!(bed.reply::<OpenReply>(sent[2]).unwrap().err(), Some(skep_wire::Status::BUSY));
+    bed.auto_sync = false;
+    let synced = bed.send(lane(9), ChangeAttr { ino: Ino::ROOT, set: SetAttr::default() });
+    bed.auto_sync = true;
+    bed.sync();
+    assert!(bed.replies.contains_key(&synced));
+    assert_eq!(other.obey(&mut bed), 2);
+    assert!(sent[..2].iter().all(|to| bed.replies[to].1.is_ok()));
+    bed.check();
+}
+
+/// Goal: the answer to a change tells of all inodes that it touched, as they are then: so nobody has to ask for the directory, or
+/// for what lost a name; who does not wish is not told.
+#[test]
+fn answers_tell_what_a_change_touched() {
+    let (mut bed, _, _, dir) = bed();
+    let to_dir = bed.mkdir(Ino::ROOT, "e");
+    let sub = bed.mkdir(dir, "sub");
+    let file = bed.create(ME, dir, "f");
+    bed.call(ME, Link { ino: file, parent: to_dir, name: name("g") }).unwrap();
+    let changes: [(MetaRequest, Vec<(Ino, u32)>); 5] = [
+        (create(dir, "new").into(), vec![(dir, 3)]),
+        (Unlink { parent: to_dir, name: name("g") }.into(), vec![(to_dir, 2), (file, 1)]),
+        (rename(dir, "f", to_dir, "f").into(), vec![(dir, 3), (to_dir, 2), (file, 1)]),
+        (RemoveDir { parent: dir, name: name("sub") }.into(), vec![(dir, 2), (sub, 0)]),
+        (Unlink { parent: to_dir, name: name("f") }.into(), vec![(to_dir, 2), (file, 0)]),
+    ];
+    for (message, expected) in changes {
+        let text = format!("{message:?}");
+        let to = bed.send(ME, message);
+        let told = bed.replies[&to].0.touched.clone().unwrap_or_default();
+        let mut of: Vec<(Ino, u32)> = told.iter().map(|attr| (attr.ino, attr.nlink)).collect();
+        if text.starts_with("Create") {
+            of.retain(|(ino, _)| *ino == dir);
+        }
+        assert_eq!(of, expected, "{text}");
+        for attr in told.iter().filter(|attr| attr.nlink > 0) {
+            assert_eq!(&bed.admin(GetAttr { ino: attr.ino }).unwrap().attr, attr, "{text}");
+        }
+    }
+    bed.wishes.clear();
+    let to = bed.send(ME, create(dir, "last"));
+    assert_eq!(bed.replies[&to].0.touched, None);
 }
 
 /// Goal: with the next term changes wait until nobody can use anything any more that the last one lent; questions, commits of
