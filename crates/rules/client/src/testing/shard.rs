@@ -157,7 +157,10 @@ impl Shard {
 
     /// What of a directory a change touches. All names are in the root.
     fn touches(&self, request: &MetaRequest) -> Vec<Touched> {
-        let name = |parent: Ino, name: &Name| Vec::from([(parent, Some(name.clone()), None)]);
+        let name = |parent: Ino, name: &Name| {
+            let entry = self.names.get(name).copied().filter(|ino| !self.is_dir(*ino));
+            Vec::from([(parent, Some(name.clone()), entry)])
+        };
         let entry = |ino: Ino| match self.is_dir(ino) {
             true => Vec::from([(ino, None, None)]),
             false => Vec::from([(Ino::ROOT, None, Some(ino))]),
@@ -330,6 +333,8 @@ impl Shard {
             MetaRequest::Unlink(Unlink { parent, name })
             | MetaRequest::RemoveDir(RemoveDir { parent, name }) => {
                 let Some(gone) = self.names.remove(name) else { return Err(Errno::ENOENT.into()) };
+                let attr = self.files.get(&gone).filter(|_| self.leases.on).map(|file| file.attr.clone());
+                self.touched.extend(attr.map(|attr| Attr { nlink: 0, ..attr }));
                 if self.is_dir(gone) {
                     self.files.remove(&gone);
                 }
