@@ -10,7 +10,7 @@ use crate::state::{Change, Found, Inode, Line, Part, Shared, Told};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Attr, Ino, Kind, LogIndex, Millis, ShardId};
-use skep_wire::meta::{DirEntry, EntryReply, ListReply};
+use skep_wire::meta::{DirEntry, EntryReply, List, ListReply};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// What a name leads to, if that is known: attributes, or that it is not there.
@@ -42,29 +42,27 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         })
     }
 
-    /// A part of a listing, without attributes, if it is known: what follows `after`.
-    pub(crate) fn known_part(&self, dir: Ino, after: u64) -> Option<ListReply> {
+    /// A part of a listing, if it is known: what follows `after`, and if they are wished for the attributes of all of it.
+    pub(crate) fn known_part(&self, list: &List) -> Option<ListReply> {
         if !self.leases {
             return None;
         }
         let boot = self.port.boot();
-        let part: Arc<Part> = self.shared.with(|s| {
-            let era = s.leases.believes(dir, boot)?;
-            let is_free = s.leases.own.is_free(dir) && s.ghosts.get(dir).is_none();
-            if is_free { s.names.part(dir, era, after) } else { None }
-        })?;
-        let entries = part.lines.iter().filter_map(|line| {
+        let (part, attrs) = self.shared.with(|s| s.known_part(list, boot))?;
+        let entries = part.lines.iter().zip(attrs).filter_map(|(line, attr)| {
             let name = skep_types::Name::new(&line.name).ok()?;
-            Some(DirEntry {
-                cookie: line.cookie,
-                name,
-                ino: line.ino,
-                kind: line.kind,
-                attr: None,
-                live: None,
-            })
+            Some(DirEntry { cookie: line.cookie, name, ino: line.ino, kind: line.kind, attr, live: None })
         });
         Some(ListReply { entries: entries.collect(), end: part.end, parent: part.parent })
+    }
+
+    /// Is it known that `ino` has none of these extended attributes? (Flags of [`Attr`].)
+    pub(crate) fn is_known_without(&self, ino: Ino, flags: u32) -> bool {
+        if !self.leases {
+            return false;
+        }
+        let boot = self.port.boot();
+        self.shared.with(|s| s.is_known_without(ino, flags, boot))
     }
 
     /// An answer says what a name leads to (`None`: to nothing).
@@ -186,6 +184,38 @@ impl Shared {
         let era = self.leases.believes(ino, now)?;
         let attr = self.names.attr(ino, era).filter(|_| self.ghosts.get(ino).is_none())?;
         self.says_nothing_else(&attr).then_some(attr)
+    }
+
+    /// Under one lock, so that what is taken back is in no answer that comes behind; a part is not longer than what is asked for.
+    fn known_part(&mut self, list: &List, now: Millis) -> Option<(Arc<Part>, Vec<Option<Attr>>)> {
+        let dir = list.dir;
+        let era = self.leases.believes(dir, now)?;
+        if !self.leases.own.is_free(dir) || self.ghosts.get(dir).is_some() {
+            return None;
+        }
+        let part = self.names.part(dir, era, list.after)?;
+        if part.lines.len() > list.max as usize {
+            return None;
+        }
+        // What is on another shard is listed without them.
+        let attrs = part.lines.iter().map(|line| match list.with_attr && line.ino.shard() == dir.shard() {
+            true => self.known_entry(dir, &line.name, now)?.map(Some),
+            false => Some(None),
+        });
+        let attrs = attrs.collect::<Option<_>>()?;
+        Some((part, attrs))
+    }
+
+    fn is_known_without(&mut self, ino: Ino, flags: u32, now: Millis) -> bool {
+        let era = self.leases.era(ino.shard());
+        let attr = match self.names.covered(ino, era) {
+            Some((dir, attr)) if self.leases.believes(dir, now) == Some(era) => {
+                Some(attr).filter(|attr| self.says_nothing_else(attr))
+            }
+            Some(_) => None,
+            None => self.known_attr(ino, now),
+        };
+        attr.is_some_and(|attr| attr.flags & flags == flags)
     }
 
     /// Nothing that this mount does, or has done and not told, makes these attributes others.

@@ -138,10 +138,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (changes, told) = self.shared.with(|s| (s.changes, s.disbeliefs));
         let fetched = (self.port.now(), changes);
         let max = if with_attr { LIST_ATTRS } else { LIST_NAMES };
-        let known = if with_attr { None } else { self.known_part(dir.ino, after) };
-        let ListReply { entries, end, parent } = match known {
+        let list = List { dir: dir.ino, after, max, with_attr };
+        let ListReply { entries, end, parent } = match self.known_part(&list) {
             Some(part) => part,
-            None => match self.ask_part(&List { dir: dir.ino, after, max, with_attr }).await {
+            None => match self.ask_part(&list).await {
                 Ok(reply) => reply,
                 Err(refusal) if is_gone(refusal.status) => return Ok(false),
                 Err(refusal) => return Err(refusal),

@@ -102,6 +102,14 @@ impl Names {
         }
     }
 
+    /// Attributes of an entry, and the directory whose lease covers them.
+    pub fn covered(&self, ino: Ino, era: u64) -> Option<(Ino, Attr)> {
+        let table = self.tables.get(&ino.shard()).filter(|table| table.era == era)?;
+        let Covered { dir, life, attr, .. } = table.covered.get(&ino)?;
+        let is_kept = table.dirs.get(dir).is_some_and(|dir| dir.life == *life);
+        is_kept.then(|| (*dir, attr.clone()))
+    }
+
     /// A part of the listing of a directory that is known completely: what follows `after`.
     pub fn part(&mut self, dir: Ino, era: u64, after: u64) -> Option<Arc<Part>> {
         let dir = self.use_dir(dir, era).filter(|dir| dir.complete)?;

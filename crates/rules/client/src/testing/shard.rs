@@ -87,8 +87,13 @@ impl Shard {
         self.new_dir(Ino::ROOT);
     }
 
+    /// Who gives leases says what there is not.
+    fn flags(&self) -> u32 {
+        if self.leases.on { Attr::NO_ACL | Attr::NO_CAPABILITY | Attr::NO_OTHER_XATTR } else { 0 }
+    }
+
     fn new_dir(&mut self, ino: Ino) {
-        let attr = Attr { kind: Kind::Dir, nlink: 2, ..attr(ino.0, 1, 0) };
+        let attr = Attr { kind: Kind::Dir, nlink: 2, flags: self.flags(), ..attr(ino.0, 1, 0) };
         let (inline, layout) = (Vec::new(), Layout::default());
         self.files.insert(ino, File { attr, inline, version: 1, layout, next: 1, intent: None });
     }
@@ -448,7 +453,7 @@ impl Shard {
         self.serial += 1;
         let ino = Ino::new(self.id, 100 + self.serial);
         let mut attr = attr(ino.0, 1, 0);
-        attr.mode = mode;
+        (attr.mode, attr.flags) = (mode, self.flags());
         let (inline, layout) = (Vec::new(), Layout::default());
         self.files.insert(ino, File { attr, inline, version: 1, layout, next: 1, intent: None });
         ino

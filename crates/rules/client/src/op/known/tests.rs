@@ -254,6 +254,51 @@ fn what_lost_its_lease_is_not_known() {
     assert_eq!(shared.known_attr(Ino(2), NOW), None);
 }
 
+/// Goal: a listing with attributes asks nobody if the leases cover all of them.
+#[test]
+fn a_listing_with_attributes_asks_nobody() {
+    let cluster = cluster();
+    let plain = mount(&cluster);
+    makes_closed(&plain, b"f");
+    makes_closed(&plain, b"g");
+    let (lane, ear) = holder(&cluster);
+    for asks in [1, 0, 0] {
+        assert_eq!(counted(&cluster, list(&lane, true)), (asks, Ok(vec![b"f".to_vec(), b"g".to_vec()])));
+    }
+    assert_eq!(counted(&cluster, list(&lane, false)).0, 0);
+    beside(plain.make_node(ROOT, b"d", DIR), &[&ear]).unwrap();
+    assert_eq!([1, 1].map(|_| counted(&cluster, list(&lane, true)).0), [1, 1], "its own lease covers d");
+    block_on(lane.lookup(ROOT, b"d")).unwrap();
+    assert_eq!(counted(&cluster, list(&lane, true)).0, 0);
+    let file = block_on(lane.lookup(ROOT, b"f")).unwrap();
+    let opened = block_on(lane.open(file.ino, crate::testing::BOTH)).unwrap();
+    assert_eq!(counted(&cluster, list(&lane, true)).0, 1, "it is written");
+    block_on(lane.release(opened.handle));
+}
+
+/// Goal: that something has no extended attributes is known with its attributes, be it a directory or an entry that is covered;
+/// of what is open for writing the shard is asked.
+#[test]
+fn what_has_no_extended_attributes_is_known() {
+    let cluster = cluster();
+    let plain = mount(&cluster);
+    makes_closed(&plain, b"f");
+    let (lane, _ear) = holder(&cluster);
+    let file = block_on(lane.lookup(ROOT, b"f")).unwrap().ino;
+    let names: [&[u8]; 4] =
+        [b"system.posix_acl_access", b"system.posix_acl_default", b"security.capability", b"user.a"];
+    for ino in [ROOT, file] {
+        for name in names {
+            assert_eq!(counted(&cluster, lane.getxattr(ino, name)), (0, Err(Errno::ENODATA)));
+        }
+        assert_eq!(counted(&cluster, lane.listxattr(ino)), (0, Ok(Vec::new())));
+        assert_eq!(counted(&cluster, lane.getxattr(ino, b"other.a")), (0, Err(Errno::EOPNOTSUPP)));
+    }
+    block_on(lane.open(file, crate::testing::BOTH)).unwrap();
+    assert_eq!(counted(&cluster, lane.listxattr(file)).0, 1);
+    assert_eq!(counted(&cluster, lane.listxattr(ROOT)).0, 0);
+}
+
 struct Rng(u64);
 
 impl Rng {
