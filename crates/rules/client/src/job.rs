@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use skep_types::{
     ClientId, Decode, DecodeError, Encode, Errno, Incarnation, Ino, NodeId, Reader, ShardId, TargetId,
 };
-use skep_wire::meta::{Events, Recalled, ShardCall, ShardStamp, Wish};
+use skep_wire::meta::{Events, Recalled, RemoveDir, Rename, ShardCall, ShardStamp, Wish};
 use skep_wire::{Message, Refusal};
 
 /// To whom a request goes. Which node that is, the map says at every try.
@@ -41,7 +41,7 @@ pub(crate) struct Job<'a> {
     /// This try, where leases are asked for.
     pub sent: Option<Sent>,
     /// What the answer said beside its body.
-    pub told: Option<Told>,
+    pub told: Option<Box<Told>>,
     /// The session in which it was sent last without an outcome, or refused because that had ended; 0 = none.
     pub sent_as: ClientId,
     /// It was given this session for its place, and means nothing in another.
@@ -148,7 +148,12 @@ impl Job<'_> {
     /// What it changes, for those who might believe otherwise; `None`: nothing.
     pub fn change(&mut self) -> Option<Change> {
         let names = core::mem::take(&mut self.names);
-        (self.of != [None; 2]).then_some(Change { inos: self.of, names })
+        (self.of != [None; 2]).then_some(Change { inos: self.of, names, ..Change::default() })
+    }
+
+    /// Directories may go by it, or move.
+    pub fn moves_dirs(&self) -> bool {
+        [RemoveDir::KIND, Rename::KIND].contains(&self.kind)
     }
 
     /// It changes this name.

@@ -131,7 +131,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// The same, with what the answer or refusal said beside its body, where leases are asked for.
-    pub(crate) async fn settle_told(&self, job: Job<'_>) -> (Result<Reply, Refusal>, Option<Told>) {
+    pub(crate) async fn settle_told(&self, job: Job<'_>) -> (Result<Reply, Refusal>, Option<Box<Told>>) {
         if let (To::Shard(shard), true) = (job.to, job.changing)
             && self.shared.with(|s| s.stamps.changed(shard) >= s.limits.changed_max)
             && let Err(refusal) = Box::pin(self.sync_shard(shard)).await
@@ -143,7 +143,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.run(&mut jobs).await;
         let [mut job] = jobs;
         if let Some(change) = change {
-            self.own_change_ends(&job, change);
+            self.own_change_ends(&mut job, change);
         }
         (job.take(), job.told)
     }

@@ -126,6 +126,8 @@ pub const CACHE_MAX: usize = 256 << 20;
 pub const DIRS_KEPT_MAX: usize = 1 << 17;
 /// Names of a directory that is known completely, and may be there all the same: with one more it is not.
 pub const HOLES_MAX: usize = 64;
+/// Lines of a listing that are taken over in one step.
+pub const LINES_AT_ONCE: usize = 64;
 /// While leases are held, events are waited for so long: each answer renews.
 pub const EVENTS_HELD_MS: u64 = 1_000;
 /// Leases of one `Recalled` that are given back.

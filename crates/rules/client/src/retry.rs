@@ -16,6 +16,7 @@ use crate::lane::{Lane, refuse};
 use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, HOPS_MAX};
 use crate::port::{Answer, Call, Cell, MGMTD, Outcome, Port};
 use crate::state::{SessionState, Shards, Shared, Source, Told};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::{ClientId, Decode, Encode, Errno, MapVersion, Millis, NodeId, Term};
@@ -208,7 +209,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     let from = Source { node, life: answer.incarnation, shard, term };
                     new |= s.leases.answered(&from, &sent, &stamp, now);
                     s.leases.is_over(shard, &sent);
-                    job.told = Some(Told::new(&from, sent, &stamp));
+                    job.told = Some(Box::new(Told::new(&from, sent, &stamp)));
                 }
                 if accepted && job.changing {
                     s.changes += 1;

@@ -40,7 +40,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
-        match self.ask(ino.shard(), &GetAttr { ino }).await {
+        if let Some(known) = self.known_attr(ino) {
+            return Ok(known);
+        }
+        match self.ask_attr(ino).await {
             Ok(AttrReply { attr, live }) => self.shown(attr, live).await,
             Err(refusal) if is_gone(refusal.status) => {
                 let ghost = self.shared.with(|s| s.ghosts.get(ino).cloned());
@@ -48,6 +51,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Err(refusal) => Err(refusal),
         }
+    }
+
+    /// What the shard says of an inode.
+    pub(crate) async fn ask_attr(&self, ino: Ino) -> Result<AttrReply, Refusal> {
+        let (reply, told) = self.settle_told(self.asking(ino.shard(), &GetAttr { ino })).await;
+        let reply: AttrReply = reply?.read()?;
+        self.learn_attr(&reply.attr, told.as_deref());
+        Ok(reply)
     }
 
     /// Attributes as this mount's programs shall see them: with its own uncommitted writes, and with

@@ -7,7 +7,7 @@ use skep_types::codec::Bytes;
 use skep_types::limits::SYMLINK_MAX;
 use skep_types::{Attr, Errno, Ino, Kind, Mode, Name};
 use skep_wire::meta::{
-    AttrReply, Create, EntryReply, GetAttr, Link, List, Lookup, MakeNode, MakeSymlink, OpenReply, ReadLink,
+    AttrReply, Create, EntryReply, Link, List, Lookup, MakeNode, MakeSymlink, OpenReply, ReadLink,
 };
 use skep_wire::{Message, Refusal};
 
@@ -48,8 +48,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.fresh_attr(reply.parent).await
             }
             _ => {
-                let reply = self.ask(parent.shard(), &Lookup { parent, name: name(bytes)? }).await?;
-                let attr = self.entry(reply).await?;
+                let message = Lookup { parent, name: name(bytes)? };
+                if let Some(known) = self.known_entry(parent, bytes) {
+                    return known.ok_or_else(|| Errno::ENOENT.into());
+                }
+                let (reply, told) = self.settle_told(self.asking(parent.shard(), &message)).await;
+                let reply = reply.and_then(|reply| reply.read::<EntryReply>());
+                match &reply {
+                    Ok(entry) => self.learn_entry(parent, bytes, Some(entry), told.as_deref()),
+                    Err(refusal) if refusal.status.as_errno() == Some(Errno::ENOENT) => {
+                        self.learn_entry(parent, bytes, None, told.as_deref());
+                    }
+                    Err(_) => {}
+                }
+                let attr = self.entry(reply?).await?;
                 self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
                 Ok(attr)
             }
@@ -61,8 +73,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         match reply.attr {
             Some(attr) => self.shown(attr, reply.live).await,
             None => {
-                let AttrReply { attr, live } =
-                    self.ask(reply.ino.shard(), &GetAttr { ino: reply.ino }).await?;
+                let AttrReply { attr, live } = self.ask_attr(reply.ino).await?;
                 self.shown(attr, live).await
             }
         }
@@ -91,9 +102,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     open_seq: 0,
                     policy: None,
                 };
-                let reply = self.settle(self.changing(parent, &message).naming(parent, bytes)).await?;
+                let job = self.changing(parent, &message).naming(parent, bytes);
+                let (reply, told) = self.settle_told(job).await;
+                let reply = reply?;
                 let open: OpenReply = reply.read()?;
                 self.also_changed(open.attr.ino, &reply);
+                self.made_name(parent, bytes, Some((open.attr.ino, open.attr.kind)), told.as_deref());
                 Ok(open.attr)
             }
             Kind::Symlink => Err(Errno::EINVAL.into()),
@@ -112,8 +126,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         bytes: &[u8],
         message: &M,
     ) -> Result<EntryReply, Refusal> {
-        let reply = self.settle(self.changing(parent, message).naming(parent, bytes)).await?;
+        let job = self.changing(parent, message).naming(parent, bytes);
+        let (reply, told) = self.settle_told(job).await;
+        let reply = reply?;
         let entry: EntryReply = reply.read()?;
+        self.made_name(parent, bytes, Some((entry.ino, entry.kind)), told.as_deref());
+        self.made_dir(entry.attr.as_ref(), told.as_deref());
         if entry.ino.shard() == parent.shard() {
             self.also_changed(entry.ino, &reply);
         }
@@ -156,7 +174,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let message = Link { ino, parent, name: name(bytes)? };
             let job = self.changing(ino, &message).and_of(parent).naming(parent, bytes);
-            let reply: EntryReply = self.settle(job).await?.read()?;
+            let (reply, told) = self.settle_told(job).await;
+            let reply: EntryReply = reply?.read()?;
+            self.made_name(parent, bytes, Some((reply.ino, reply.kind)), told.as_deref());
             match reply.attr {
                 Some(attr) => {
                     self.shared.with(|s| s.inodes.merge_own(attr.clone()));

@@ -138,12 +138,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (changes, told) = self.shared.with(|s| (s.changes, s.disbeliefs));
         let fetched = (self.port.now(), changes);
         let max = if with_attr { LIST_ATTRS } else { LIST_NAMES };
-        let ListReply { entries, end, parent } =
-            match self.ask(dir.ino.shard(), &List { dir: dir.ino, after, max, with_attr }).await {
+        let list = List { dir: dir.ino, after, max, with_attr };
+        let ListReply { entries, end, parent } = match self.known_part(&list) {
+            Some(part) => part,
+            None => match self.ask_part(&list).await {
                 Ok(reply) => reply,
                 Err(refusal) if is_gone(refusal.status) => return Ok(false),
                 Err(refusal) => return Err(refusal),
-            };
+            },
+        };
         dir.end = end || entries.is_empty();
         dir.parent = Some(parent);
         dir.position = after;
@@ -151,6 +154,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         (dir.fetched, dir.told) = (fetched, told);
         dir.ahead = entries.into();
         Ok(true)
+    }
+
+    async fn ask_part(&self, list: &List) -> Result<ListReply, Refusal> {
+        let (reply, told) = self.settle_told(self.asking(list.dir.shard(), list)).await;
+        let reply: ListReply = reply?.read()?;
+        self.learn_part(list.dir, list.after, &reply, told.as_deref());
+        Ok(reply)
     }
 
     async fn hand_out(

@@ -162,8 +162,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             open_seq,
             policy,
         };
-        let reply = self.settle(self.changing(parent, &message).naming(parent, bytes)).await?;
+        let (reply, told) = self.settle_told(self.changing(parent, &message).naming(parent, bytes)).await;
+        let reply = reply?;
         let open: OpenReply = reply.read()?;
+        self.made_name(parent, bytes, Some((open.attr.ino, open.attr.kind)), told.as_deref());
         let ino = open.attr.ino;
         let overtaken = self.shared.with(|s| s.open_made(&open, how.mode, open_seq));
         if open.created {

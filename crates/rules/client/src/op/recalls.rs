@@ -7,10 +7,10 @@ use crate::housekeeping::is_passing;
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::{Change, Shared};
+use crate::state::{Became, Change, Shared};
 use alloc::vec::Vec;
 use skep_types::NodeId;
-use skep_wire::meta::Recall;
+use skep_wire::meta::{Recall, RecallKind};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Tells shards of `node` what is used no longer. `false`: some may not have heard it.
@@ -38,27 +38,49 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// A request is about to be sent that may change something: until it is answered that is not told from memory.
     pub(crate) fn own_change_begins(&self, job: &mut Job<'_>) -> Option<Change> {
-        let change = if self.leases { job.change() } else { None }?;
-        self.shared.with(|s| s.leases.own.begins(&change));
+        let mut change = if self.leases { job.change() } else { None }?;
+        let now = self.port.boot();
+        self.shared.with(|s| s.own_change_begins(&mut change, job.moves_dirs(), now));
         Some(change)
     }
 
     /// It was answered, or given up.
-    pub(crate) fn own_change_ends(&self, job: &Job<'_>, change: Change) {
+    pub(crate) fn own_change_ends(&self, job: &mut Job<'_>, change: Change) {
         let To::Shard(shard) = job.to else { return };
-        let is_certain = job.is_answered || !job.unsure || !job.changing;
-        self.shared.with(|s| s.leases.changed((self.slot(), shard), change, is_certain));
+        let became = match job.is_answered {
+            true if job.changing => Became::Settled,
+            false if job.unsure => Became::InDoubt,
+            _ => Became::Over,
+        };
+        let (told, now) = (job.told.as_mut().filter(|_| job.is_answered), self.port.boot());
+        self.shared.with(|s| {
+            let index = told.as_ref().map(|told| told.index);
+            if let Some(told) = told {
+                told.before = s.known_of(&change, now);
+            }
+            s.own_change_ended(&change, index);
+            s.leases.changed((self.slot(), shard), change, became);
+        });
     }
 }
 
 impl Shared {
     /// A shard takes something back.
     pub(crate) fn recalled(&mut self, recall: &Recall, node: NodeId) {
-        if self.limits.leases {
-            self.leases.recalled(recall, node);
+        if !self.limits.leases || !self.leases.recalled(recall, node) {
+            return;
+        }
+        match (recall.kind, &recall.name, recall.entry) {
+            (RecallKind::Name, Some(name), entry) => {
+                self.names.forget_name(recall.ino, name.as_bytes());
+                entry.into_iter().for_each(|entry| self.names.forget_attr(entry));
+            }
+            (RecallKind::Entry, _, Some(entry)) => self.names.forget_attr(entry),
+            (RecallKind::Attributes, ..) => self.names.forget_attr(recall.ino),
+            _ => self.names.forget_dir(recall.ino),
         }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -12,19 +12,26 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn unlink(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
         let result = async {
             let message = Unlink { parent, name: name(bytes)? };
-            self.settle(self.changing(parent, &message).naming(parent, bytes)).await
+            let job = self.changing(parent, &message).naming(parent, bytes);
+            let (done, told) = self.settle_told(job).await;
+            done?;
+            self.made_name(parent, bytes, None, told.as_deref());
+            Ok(())
         };
-        self.errno(result.await).map(|_| ())
+        self.errno(result.await)
     }
 
     /// Removes an empty directory.
     pub async fn rmdir(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
         let result = async {
             let message = RemoveDir { parent, name: name(bytes)? };
-            self.settle(self.changing(parent, &message).naming(parent, bytes)).await?;
+            let job = self.changing(parent, &message).naming(parent, bytes);
+            let (done, told) = self.settle_told(job).await;
+            done?;
             self.shared.with(|s| s.ghosts.removed(parent, bytes));
+            self.moved_name([Some(parent), None], Some(bytes), told.as_deref());
             Ok(())
         };
-        self.errno(result.await).map(|_| ())
+        self.errno(result.await)
     }
 }

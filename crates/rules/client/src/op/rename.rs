@@ -43,7 +43,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
             let job = self.changing(parent, &message).and_of(to_parent);
             let job = job.naming(parent, from).naming(to_parent, to);
-            self.settle(job).await.map_err(|refusal| self.explain("rename", parent.shard(), refusal))?;
+            let (done, told) = self.settle_told(job).await;
+            done.map_err(|refusal| self.explain("rename", parent.shard(), refusal))?;
+            let gone = (!exchange).then_some(from);
+            self.moved_name([Some(parent), Some(to_parent)], gone, told.as_deref());
             self.shared.with(|s| {
                 s.ghosts.moved(parent, from);
                 match exchange {

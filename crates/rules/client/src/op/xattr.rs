@@ -6,7 +6,7 @@ use crate::state::Shared;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
-use skep_types::{Errno, Ino};
+use skep_types::{Attr, Errno, Ino};
 use skep_wire::Refusal;
 use skep_wire::meta::{GetXattr, ListXattr, RemoveXattr, SetXattr};
 
@@ -57,6 +57,14 @@ fn checked(name: &[u8]) -> Result<Bytes, Refusal> {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Value of an extended attribute.
     pub async fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let flag = match name {
+            _ if ACLS.contains(&name) => Attr::NO_ACL,
+            CAPABILITY => Attr::NO_CAPABILITY,
+            _ => Attr::NO_OTHER_XATTR,
+        };
+        if self.is_known_without(ino, flag) && checked(name).is_ok() {
+            return Err(Errno::ENODATA);
+        }
         if name == ACLS[0] {
             return self.access_acl(ino).await;
         }
@@ -80,6 +88,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Names of all extended attributes, each followed by NUL.
     pub async fn listxattr(&self, ino: Ino) -> Result<Vec<u8>, Errno> {
+        if self.is_known_without(ino, Attr::NO_ACL | Attr::NO_CAPABILITY | Attr::NO_OTHER_XATTR) {
+            return Ok(Vec::new());
+        }
         self.errno(self.ask(ino.shard(), &ListXattr { ino }).await).map(|reply| reply.data.0)
     }
 

@@ -10,12 +10,13 @@ mod tests;
 #[cfg(test)]
 mod tests_random;
 
-pub use own::{Change, OwnChanges};
+pub use own::{Became, Change, OwnChanges};
 
+use super::Found;
 use crate::limits::{GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use skep_types::{Incarnation, Ino, LogIndex, Millis, NodeId, ShardId, Slot, Term};
+use skep_types::{Attr, Incarnation, Ino, LogIndex, Millis, NodeId, ShardId, Slot, Term};
 use skep_wire::meta::{Grant, Recall, RecallKind, Recalled, ShardStamp};
 
 /// A server that renews nothing is asked to begin anew at most so often, in milliseconds.
@@ -54,13 +55,25 @@ pub struct Told {
     grants: Vec<Grant>,
     /// What the rest is true as of.
     pub index: LogIndex,
+    /// Other inodes, after the change.
+    pub touched: Vec<Attr>,
+    /// What was known of the names of the change until then.
+    pub before: [Found; 2],
 }
 
 impl Told {
     /// By the answer from `source` to the request `sent`.
     pub fn new(source: &Source, sent: Sent, stamp: &ShardStamp) -> Self {
         let grants = stamp.grants.clone().unwrap_or_default();
-        Self { sent, shard: source.shard, term: source.term, grants, index: stamp.index }
+        Self {
+            sent,
+            shard: source.shard,
+            term: source.term,
+            grants,
+            index: stamp.index,
+            touched: stamp.touched.clone().unwrap_or_default(),
+            before: [Found::Unknown, Found::Unknown],
+        }
     }
 
     fn grant(&self, ino: Ino) -> Option<u64> {
@@ -93,6 +106,8 @@ struct Group {
 struct OfShard {
     term: Term,
     node: NodeId,
+    /// The last request whose answer, and what it says, is not believed.
+    forgotten: u64,
     /// Moves when all of them end.
     era: u64,
     held: BTreeMap<Ino, Held>,
@@ -268,6 +283,11 @@ impl Leases {
         (until > now && of.held.contains_key(&ino)).then_some(of.era)
     }
 
+    /// The number of [`Leases::believes`], whether anything is held or not.
+    pub fn era(&self, shard: ShardId) -> u64 {
+        self.shards.get(&shard).map_or(0, |of| of.era)
+    }
+
     /// May what was told of `ino` be kept? As [`Leases::believes`].
     pub fn keeps(&mut self, ino: Ino, told: &Told, now: Millis) -> Option<u64> {
         self.keeps_own(ino, told, now).filter(|_| self.is_fresh(ino, told))
@@ -279,6 +299,7 @@ impl Leases {
         let era = self.believes(ino, now)?;
         let of = self.shards.get(&ino.shard())?;
         let is_of_now = (told.shard, told.term) == (ino.shard(), of.term)
+            && told.sent.serial > of.forgotten
             && self.groups.get(&of.node)?.lapses == told.sent.lapses;
         (is_of_now && of.held.get(&ino)?.since <= number).then_some(era)
     }
@@ -288,13 +309,13 @@ impl Leases {
         self.own.is_fresh(ino, told.sent.serial)
     }
 
-    /// What became of a change of this mount: it was answered (or not sent), or is given up and may still be made. What was
-    /// asked before an answer is not kept.
-    pub fn changed(&mut self, lane: (Slot, ShardId), change: Change, is_certain: bool) {
-        if !is_certain {
-            return self.own.is_in_doubt(lane, change);
+    /// What became of a change of this mount. What was asked before it was over is not kept.
+    pub fn changed(&mut self, lane: (Slot, ShardId), change: Change, became: Became) {
+        match became {
+            Became::InDoubt => return self.own.is_in_doubt(lane, change),
+            Became::Settled => self.own.is_settled(lane, self.serial),
+            Became::Over => {}
         }
-        self.own.is_settled(lane, self.serial);
         self.own.ends(&change, self.serial);
     }
 
@@ -309,6 +330,20 @@ impl Leases {
         }
     }
 
+    /// What was asked of `ino` until now is not kept.
+    pub fn is_another(&mut self, ino: Ino) {
+        self.own.is_old(ino, self.serial);
+    }
+
+    /// Nothing that was told of `shard` until now is believed, or on its way to be.
+    pub fn forget_shard(&mut self, shard: ShardId) {
+        self.own.all_is_old(self.serial);
+        if let Some(of) = self.shards.get_mut(&shard) {
+            of.forgotten = self.serial;
+            self.ended.extend(of.end());
+        }
+    }
+
     /// A new session: there are none in it.
     pub fn session_ended(&mut self) {
         let nodes: Vec<NodeId> = self.groups.keys().copied().collect();
@@ -318,7 +353,7 @@ impl Leases {
             of.numbers_begin();
             of.is_to_hear = false;
         }
-        self.own.session_ended();
+        self.own.session_ended(self.serial);
     }
 
     /// Is anything of `node` held?

@@ -30,7 +30,7 @@ pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
-pub use leases::{Change, Leases, OwnChanges, Sent, Source, Told};
+pub use leases::{Became, Change, Leases, OwnChanges, Sent, Source, Told};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use losses::Losses;
 pub(crate) use losses::Seen;
@@ -209,6 +209,7 @@ impl Shared {
         let lost = self.stamps.lost(shard, term);
         self.lost_by(lost);
         self.disbeliefs += 1;
+        self.forget_leased(shard);
         for (_, inode) in self.inodes.of_shard_mut(shard) {
             if let Some(attr) = &mut inode.attr {
                 attr.change = 0;
@@ -253,6 +254,7 @@ impl Shared {
         }
         self.acls = Acls::default();
         self.leases.session_ended();
+        self.names.forget_all();
         self.nodes.forget_events();
         self.closes = Closes::default();
         // Whose file has another generation by now, nobody knows.

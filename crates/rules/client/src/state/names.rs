@@ -102,9 +102,18 @@ impl Names {
         }
     }
 
-    /// A part of the listing: what follows `after`.
+    /// Attributes of an entry, and the directory whose lease covers them.
+    pub fn covered(&self, ino: Ino, era: u64) -> Option<(Ino, Attr)> {
+        let table = self.tables.get(&ino.shard()).filter(|table| table.era == era)?;
+        let Covered { dir, life, attr, .. } = table.covered.get(&ino)?;
+        let is_kept = table.dirs.get(dir).is_some_and(|dir| dir.life == *life);
+        is_kept.then(|| (*dir, attr.clone()))
+    }
+
+    /// A part of the listing of a directory that is known completely: what follows `after`.
     pub fn part(&mut self, dir: Ino, era: u64, after: u64) -> Option<Arc<Part>> {
-        self.use_dir(dir, era)?.parts.get(&after).cloned()
+        let dir = self.use_dir(dir, era).filter(|dir| dir.complete)?;
+        dir.parts.get(&after).cloned()
     }
 
     /// A name leads to this (`None`: to nothing), as of `index`.
@@ -121,9 +130,7 @@ impl Names {
     /// A directory has these attributes.
     pub fn put_attr(&mut self, era: u64, attr: &Attr, index: LogIndex) {
         self.change(attr.ino, era, |dir| {
-            if dir.attr.as_ref().is_none_or(|(known, _)| *known <= index) {
-                dir.attr = Some((index, attr.clone()));
-            }
+            dir.put_attr(attr, index);
             None
         });
     }
@@ -158,11 +165,15 @@ impl Names {
         self.put_attr(era, attr, index);
     }
 
-    /// A part of the listing of `dir` was told: what follows `after`.
-    pub fn listed(&mut self, (dir, era): (Ino, u64), after: u64, part: Part, index: LogIndex) {
-        for line in &part.lines {
+    /// Some lines of a listing.
+    pub fn put_lines(&mut self, (dir, era): (Ino, u64), lines: &[Line], index: LogIndex) {
+        for line in lines {
             self.change(dir, era, |dir| dir.put(&line.name, Some((line.ino, line.kind)), index));
         }
+    }
+
+    /// A part of the listing of `dir` was told, and its lines are known: what follows `after`.
+    pub fn listed(&mut self, (dir, era): (Ino, u64), after: u64, part: Part) {
         self.change(dir, era, |dir| {
             dir.listed(after, part);
             None

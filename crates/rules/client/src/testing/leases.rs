@@ -29,7 +29,7 @@ pub struct FakeLeases {
     /// Recalls that are not confirmed, and which change each is for.
     pub waits: BTreeMap<(u64, u64), (Touched, Asker)>,
     /// Changes whose recalls have begun, and what they are of.
-    begun: BTreeMap<Asker, Touched>,
+    begun: BTreeMap<Asker, Vec<Touched>>,
     /// Who has said that nothing of earlier terms is used, of which term.
     pub anew: BTreeSet<(u64, Term)>,
     /// Goes into the next stamp.
@@ -77,7 +77,8 @@ impl FakeLeases {
                 for holder in holders {
                     let number = self.next_number(holder);
                     self.waits.insert((holder, number), (place.clone(), asker));
-                    self.begun.insert(asker, place.clone());
+                    // What has no holder yet gets none either.
+                    self.begun.insert(asker, touched.to_vec());
                     told.push((holder, self.recall(number, place)));
                 }
             }
@@ -127,7 +128,7 @@ impl FakeLeases {
     /// The answer gives who asks a lease on this one, if it may.
     pub fn grant(&mut self, ino: Ino) -> bool {
         let Some(mount) = self.wishes else { return false };
-        if self.begun.values().any(|(dir, ..)| *dir == ino) {
+        if self.begun.values().flatten().any(|(dir, ..)| *dir == ino) {
             return false;
         }
         let number = self.next_number(mount);

@@ -87,8 +87,13 @@ impl Shard {
         self.new_dir(Ino::ROOT);
     }
 
+    /// Who gives leases says what there is not.
+    fn flags(&self) -> u32 {
+        if self.leases.on { Attr::NO_ACL | Attr::NO_CAPABILITY | Attr::NO_OTHER_XATTR } else { 0 }
+    }
+
     fn new_dir(&mut self, ino: Ino) {
-        let attr = Attr { kind: Kind::Dir, nlink: 2, ..attr(ino.0, 1, 0) };
+        let attr = Attr { kind: Kind::Dir, nlink: 2, flags: self.flags(), ..attr(ino.0, 1, 0) };
         let (inline, layout) = (Vec::new(), Layout::default());
         self.files.insert(ino, File { attr, inline, version: 1, layout, next: 1, intent: None });
     }
@@ -157,7 +162,10 @@ impl Shard {
 
     /// What of a directory a change touches. All names are in the root.
     fn touches(&self, request: &MetaRequest) -> Vec<Touched> {
-        let name = |parent: Ino, name: &Name| Vec::from([(parent, Some(name.clone()), None)]);
+        let name = |parent: Ino, name: &Name| {
+            let entry = self.names.get(name).copied().filter(|ino| !self.is_dir(*ino));
+            Vec::from([(parent, Some(name.clone()), entry)])
+        };
         let entry = |ino: Ino| match self.is_dir(ino) {
             true => Vec::from([(ino, None, None)]),
             false => Vec::from([(Ino::ROOT, None, Some(ino))]),
@@ -330,6 +338,8 @@ impl Shard {
             MetaRequest::Unlink(Unlink { parent, name })
             | MetaRequest::RemoveDir(RemoveDir { parent, name }) => {
                 let Some(gone) = self.names.remove(name) else { return Err(Errno::ENOENT.into()) };
+                let attr = self.files.get(&gone).filter(|_| self.leases.on).map(|file| file.attr.clone());
+                self.touched.extend(attr.map(|attr| Attr { nlink: 0, ..attr }));
                 if self.is_dir(gone) {
                     self.files.remove(&gone);
                 }
@@ -443,7 +453,7 @@ impl Shard {
         self.serial += 1;
         let ino = Ino::new(self.id, 100 + self.serial);
         let mut attr = attr(ino.0, 1, 0);
-        attr.mode = mode;
+        (attr.mode, attr.flags) = (mode, self.flags());
         let (inline, layout) = (Vec::new(), Layout::default());
         self.files.insert(ino, File { attr, inline, version: 1, layout, next: 1, intent: None });
         ino

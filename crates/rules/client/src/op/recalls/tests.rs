@@ -10,21 +10,21 @@ use skep_types::{Errno, Ino, Millis, ShardId, Term};
 use skep_wire::Message;
 use skep_wire::meta::{Events, GetAttr, Lookup, Recalled, TermBegun};
 
-const T: u64 = 4_000;
+pub const T: u64 = 4_000;
 const ROOT: Ino = Ino::ROOT;
 
-fn leased() -> Limits {
+pub fn leased() -> Limits {
     Limits { leases: true, ..Limits::default() }
 }
 
-fn cluster() -> Rc<RefCell<Cluster>> {
+pub fn cluster() -> Rc<RefCell<Cluster>> {
     let cluster = Rc::new(RefCell::new(Cluster::default()));
     cluster.borrow_mut().shard.gives_leases(T);
     cluster
 }
 
 /// A mount that has leases, and the lane that takes in its events.
-fn holder(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane) {
+pub fn holder(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane) {
     let lane = mount_with(cluster, leased());
     let ear = lane_beside(cluster, &lane);
     block_on(lane.getattr(ROOT)).unwrap();
@@ -38,17 +38,17 @@ fn believes(cluster: &RefCell<Cluster>, lane: &FakeLane, ino: Ino) -> bool {
 }
 
 /// Hears what its server has to tell.
-fn listens(lane: &FakeLane) {
+pub fn listens(lane: &FakeLane) {
     let _ = block_on(lane.events(METAD, 0));
 }
 
-async fn make(lane: &FakeLane, name: &[u8]) -> Result<Opened, Errno> {
+pub async fn make(lane: &FakeLane, name: &[u8]) -> Result<Opened, Errno> {
     let how = CreateHow { mode: 0o644, umask: 0, uid: 1, gid: 2, exclusive: true, policy: None };
     lane.create(ROOT, name, how, BOTH).await
 }
 
 /// Does `work` while `ears` take in events.
-fn beside<T>(work: impl Future<Output = T>, ears: &[&FakeLane]) -> T {
+pub fn beside<T>(work: impl Future<Output = T>, ears: &[&FakeLane]) -> T {
     let mut work = pin!(work);
     loop {
         if let Poll::Ready(done) = step(work.as_mut()) {

@@ -13,6 +13,27 @@ pub struct Change {
     pub inos: [Option<Ino>; 2],
     /// Names, with their directories.
     pub names: [Option<(Ino, Box<[u8]>)>; 2],
+    /// What the names lead to, as far as that is known.
+    pub found: [Option<Ino>; 2],
+    /// A directory of this shard goes, or moves, and it is not known which.
+    pub some_dir_of: Option<ShardId>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Became {
+    /// Its shard has answered: what the lane sent there before is not done any more.
+    Settled,
+    /// It is over, which says nothing of others: it was never sent, or has no place in the lane.
+    Over,
+    /// It was given up, and may still be made.
+    InDoubt,
+}
+
+impl Change {
+    fn all_inos(&self) -> impl Iterator<Item = Ino> {
+        self.inos.into_iter().chain(self.found).flatten()
+    }
 }
 
 /// Those under way, and when the last of each inode was answered.
@@ -20,6 +41,8 @@ pub struct Change {
 pub struct OwnChanges {
     inos: BTreeMap<Ino, u32>,
     names: BTreeMap<Ino, BTreeMap<Box<[u8]>, u32>>,
+    /// Those of some directory, nobody knows of which.
+    some_dirs: BTreeMap<ShardId, u32>,
     /// The request that was sent last before the answer came.
     answered: BTreeMap<Ino, u64>,
     /// The same of all those that are not there.
@@ -31,8 +54,11 @@ pub struct OwnChanges {
 impl OwnChanges {
     /// A change is about to be sent.
     pub fn begins(&mut self, change: &Change) {
-        for ino in change.inos.into_iter().flatten() {
+        for ino in change.all_inos() {
             *self.inos.entry(ino).or_default() += 1;
+        }
+        if let Some(shard) = change.some_dir_of {
+            *self.some_dirs.entry(shard).or_default() += 1;
         }
         for (dir, name) in change.names.iter().flatten() {
             *self.names.entry(*dir).or_default().entry(name.clone()).or_default() += 1;
@@ -41,9 +67,13 @@ impl OwnChanges {
 
     /// It was answered, or certainly not sent; `serial` is the newest request.
     pub fn ends(&mut self, change: &Change, serial: u64) {
-        for ino in change.inos.into_iter().flatten() {
+        for ino in change.all_inos() {
             lower(&mut self.inos, &ino);
             self.answered.insert(ino, serial);
+        }
+        if let Some(shard) = change.some_dir_of {
+            lower(&mut self.some_dirs, &shard);
+            self.all_is_old(serial);
         }
         for (dir, name) in change.names.iter().flatten() {
             if let Some(names) = self.names.get_mut(dir) {
@@ -54,9 +84,19 @@ impl OwnChanges {
             }
         }
         if self.answered.len() > OWN_CHANGES_KEPT_MAX {
-            self.answered.clear();
-            self.floor = serial;
+            self.all_is_old(serial);
         }
+    }
+
+    /// What was asked of `ino` up to the request `serial` is not kept.
+    pub fn is_old(&mut self, ino: Ino, serial: u64) {
+        self.answered.insert(ino, serial);
+    }
+
+    /// The same of everything.
+    pub fn all_is_old(&mut self, serial: u64) {
+        self.answered.clear();
+        self.floor = serial;
     }
 
     /// It was given up, and may still be made.
@@ -72,9 +112,9 @@ impl OwnChanges {
     }
 
     /// Nothing of the old session is done any more.
-    pub fn session_ended(&mut self) {
+    pub fn session_ended(&mut self, serial: u64) {
         for change in core::mem::take(&mut self.doubts).into_values().flatten() {
-            self.ends(&change, 0);
+            self.ends(&change, serial);
         }
     }
 
@@ -86,7 +126,7 @@ impl OwnChanges {
 
     /// Is no change of `ino` under way?
     pub fn is_free(&self, ino: Ino) -> bool {
-        !self.inos.contains_key(&ino)
+        !self.inos.contains_key(&ino) && !self.some_dirs.contains_key(&ino.shard())
     }
 
     /// Is no change of this name under way?

@@ -197,8 +197,9 @@ fn leases_are_given_back() {
 #[test]
 fn own_changes_count() {
     let mut leases = Leases::default();
-    let lane = (Slot(1), SHARD);
-    let change = || Change { inos: [Some(ino(1)), None], names: [Some((ino(1), (*b"n").into())), None] };
+    let (lane, there) = ((Slot(1), SHARD), Ino::new(ShardId(SHARD.0 + 1), 1));
+    let names = || [Some((ino(1), (*b"n").into())), None];
+    let change = || Change { inos: [Some(ino(1)), None], names: names(), ..Change::default() };
     let keeps = |leases: &mut Leases, told: &Told| leases.keeps(ino(1), told, Millis(1)).is_some();
     let before = asks(&mut leases, 1, &[(ino(1), 1)]);
     assert!(keeps(&mut leases, &before));
@@ -207,25 +208,36 @@ fn own_changes_count() {
     assert!(!keeps(&mut leases, &beside) && leases.keeps_own(ino(1), &beside, Millis(1)).is_some());
     assert!(!leases.own.is_free(ino(1)) && !leases.own.is_name_free(ino(1), b"n"));
     assert!(leases.own.is_name_free(ino(1), b"m") && leases.own.is_free(ino(2)));
-    leases.changed(lane, change(), true);
+    leases.changed(lane, change(), Became::Settled);
     assert!(!keeps(&mut leases, &before) && !keeps(&mut leases, &beside));
     assert!(leases.own.is_free(ino(1)) && leases.own.is_name_free(ino(1), b"n"));
     let behind = asks(&mut leases, 1, &[(ino(1), 3)]);
     assert!(keeps(&mut leases, &behind));
     for _ in 0..2 {
         leases.own.begins(&change());
-        leases.changed(lane, change(), false);
+        leases.changed(lane, change(), Became::InDoubt);
     }
     let behind = asks(&mut leases, 1, &[(ino(1), 4)]);
     assert!(!keeps(&mut leases, &behind) && !leases.own.is_name_free(ino(1), b"n"));
     leases.own.begins(&Change::default());
-    leases.changed(lane, Change::default(), true);
+    leases.changed(lane, Change::default(), Became::Over);
+    assert!(!leases.own.is_name_free(ino(1), b"n"), "that one was never sent");
+    leases.own.begins(&Change::default());
+    leases.changed(lane, Change::default(), Became::Settled);
     let behind = asks(&mut leases, 1, &[(ino(1), 5)]);
     assert!(keeps(&mut leases, &behind) && leases.own.is_name_free(ino(1), b"n"));
     leases.own.begins(&change());
-    leases.changed(lane, change(), false);
+    leases.changed(lane, change(), Became::InDoubt);
     leases.session_ended();
     assert!(leases.own.is_free(ino(1)));
+    let some_dir = || Change { found: [Some(there), None], some_dir_of: Some(SHARD), ..Change::default() };
+    leases.own.begins(&some_dir());
+    assert!(![ino(1), ino(2), there].iter().any(|ino| leases.own.is_free(*ino)), "nobody knows which");
+    let beside = asks(&mut leases, 1, &[(ino(1), 6)]);
+    leases.changed(lane, some_dir(), Became::Settled);
+    assert!(!keeps(&mut leases, &beside) && leases.own.is_free(ino(1)) && leases.own.is_free(there));
+    let behind = asks(&mut leases, 1, &[(ino(1), 7)]);
+    assert!(keeps(&mut leases, &behind));
 }
 
 /// Goal: a server that renews nothing has perhaps passed this mount over, for a lease of which the mount never heard: it is told

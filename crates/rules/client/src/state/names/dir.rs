@@ -66,6 +66,8 @@ pub struct Dir {
     holes: BTreeMap<Key, LogIndex>,
     /// Of names that are not here: what is older says nothing.
     gone: LogIndex,
+    /// This mount changed it as of then, or later: the same of its attributes.
+    changed: LogIndex,
     /// It is being listed from its start, and this far nothing was missed.
     listing: Option<u64>,
     pub parts: BTreeMap<u64, Arc<Part>>,
@@ -89,6 +91,7 @@ impl Dir {
             complete: false,
             holes: BTreeMap::new(),
             gone: floor,
+            changed: floor,
             listing: None,
             parts: BTreeMap::new(),
             parts_bytes: 0,
@@ -96,6 +99,14 @@ impl Dir {
             bytes: DIR_BYTES,
             hand: None,
             lost: None,
+        }
+    }
+
+    /// It has these attributes, as of `index`.
+    pub fn put_attr(&mut self, attr: &Attr, index: LogIndex) {
+        let known = self.attr.as_ref().map_or(self.changed, |(known, _)| self.changed.max(*known));
+        if index >= known {
+            self.attr = Some((index, attr.clone()));
         }
     }
 
@@ -142,6 +153,9 @@ impl Dir {
                 self.listing = None;
             }
         }
+        if !self.complete && self.listing.is_none() {
+            return;
+        }
         let before = self.parts.get(&after).map_or(0, |before| before.bytes());
         let bytes = part.bytes();
         self.parts.insert(after, Arc::new(part));
@@ -155,6 +169,7 @@ impl Dir {
         self.attr = None;
         self.forget_parts();
         self.listing = None;
+        self.changed = self.changed.max(index);
         let known = self.names.remove(name);
         self.bytes -= known.as_ref().map_or(0, |_| NAME_BYTES + name.len());
         let before = known.as_ref().map_or(LogIndex(0), |fact| fact.index);
@@ -193,6 +208,7 @@ impl Dir {
     fn is_incomplete(&mut self) {
         self.complete = false;
         self.listing = None;
+        self.forget_parts();
         while let Some((name, index)) = self.holes.pop_first() {
             self.bytes -= NAME_BYTES + name.len();
             self.gone = self.gone.max(index);

@@ -37,8 +37,9 @@ fn line(cookie: u64, name: &str) -> Line {
     Line { cookie, name: name.as_bytes().into(), ino: ino(100 + cookie), kind: Kind::File }
 }
 
-fn part(lines: &[Line], end: bool) -> Part {
-    Part { lines: lines.to_vec(), end, parent: ino(77) }
+fn listed(names: &mut Names, after: u64, lines: &[Line], end: bool) {
+    names.put_lines((ino(1), ERA), lines, LogIndex(9));
+    names.listed((ino(1), ERA), after, Part { lines: lines.to_vec(), end, parent: ino(77) });
 }
 
 /// Goal: what is newer stays, whichever comes last; what a lease that has ended covered is nothing, be it of one directory, of a
@@ -136,16 +137,17 @@ fn complete_directories_have_holes() {
     assert_eq!(find(&mut names, dir, "a"), Found::There(ino(5), Kind::File, None));
 
     let lists = |names: &mut Names, between: fn(&mut Names)| {
-        names.listed((dir, ERA), 0, part(&[line(3, "c"), line(4, "d")], false), LogIndex(9));
+        listed(names, 0, &[line(3, "c"), line(4, "d")], false);
         assert_eq!(find(names, dir, "z"), Found::Unknown);
         between(names);
-        names.listed((dir, ERA), 4, part(&[line(5, "e")], true), LogIndex(9));
+        listed(names, 4, &[line(5, "e")], true);
         find(names, dir, "z")
     };
     assert_eq!(lists(&mut names, |names| names.forget_name(ino(1), b"y")), Found::Unknown);
     assert_eq!(lists(&mut names, |names| names.forget_dir(ino(1))), Found::Unknown);
-    names.listed((dir, ERA), 3, part(&[], true), LogIndex(9));
+    listed(&mut names, 3, &[], true);
     assert_eq!(find(&mut names, dir, "z"), Found::Unknown, "not from the start");
+    assert_eq!(names.part(dir, ERA, 3), None);
     assert_eq!(lists(&mut names, |_| {}), Found::Absent);
     assert_eq!(names.part(dir, ERA, 4).map(|part| part.lines.clone()), Some([line(5, "e")].into()));
     names.forget_name(dir, b"q");

@@ -190,7 +190,8 @@ impl Bed {
         parts.push((after, Part { lines: rest, end: true, parent: Ino(1) }));
         for (after, part) in parts {
             if self.rng.below(6) > 0 {
-                self.names.listed(place, after, part, LogIndex(self.index));
+                self.names.put_lines(place, &part.lines, LogIndex(self.index));
+                self.names.listed(place, after, part);
             }
         }
     }

@@ -1,0 +1,353 @@
+//! What a mount answers by itself, and what it learns from answers: names and attributes under the leases on directories. See
+//! `docs/design/leases.md`, section 6.
+//!
+//! Nothing of an inode is told from memory of which something of this mount itself is under way, or not told to its shard.
+
+use crate::lane::Lane;
+use crate::limits::LINES_AT_ONCE;
+use crate::port::{Cell, Port};
+use crate::state::{Change, Found, Inode, Line, Part, Shared, Told};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use skep_types::{Attr, Ino, Kind, LogIndex, Millis, ShardId};
+use skep_wire::meta::{DirEntry, EntryReply, List, ListReply};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// What a name leads to, if that is known: attributes, or that it is not there.
+    pub(crate) fn known_entry(&self, parent: Ino, name: &[u8]) -> Option<Option<Attr>> {
+        if !self.leases {
+            return None;
+        }
+        let (boot, now) = (self.port.boot(), self.port.now());
+        self.shared.with(|s| {
+            let found = s.known_entry(parent, name, boot)?;
+            if let Some(attr) = &found {
+                s.ghosts.seen(parent, name, attr);
+                s.acls.seen(attr.ino, attr.change, now);
+            }
+            Some(found)
+        })
+    }
+
+    /// Attributes of a directory, if they are known.
+    pub(crate) fn known_attr(&self, ino: Ino) -> Option<Attr> {
+        if !self.leases {
+            return None;
+        }
+        let (boot, now) = (self.port.boot(), self.port.now());
+        self.shared.with(|s| {
+            let attr = s.known_attr(ino, boot)?;
+            s.acls.seen(ino, attr.change, now);
+            Some(attr)
+        })
+    }
+
+    /// A part of a listing, if it is known: what follows `after`, and if they are wished for the attributes of all of it.
+    pub(crate) fn known_part(&self, list: &List) -> Option<ListReply> {
+        if !self.leases {
+            return None;
+        }
+        let boot = self.port.boot();
+        let (part, attrs) = self.shared.with(|s| s.known_part(list, boot))?;
+        let entries = part.lines.iter().zip(attrs).filter_map(|(line, attr)| {
+            let name = skep_types::Name::new(&line.name).ok()?;
+            Some(DirEntry { cookie: line.cookie, name, ino: line.ino, kind: line.kind, attr, live: None })
+        });
+        Some(ListReply { entries: entries.collect(), end: part.end, parent: part.parent })
+    }
+
+    /// Is it known that `ino` has none of these extended attributes? (Flags of [`Attr`].)
+    pub(crate) fn is_known_without(&self, ino: Ino, flags: u32) -> bool {
+        if !self.leases {
+            return false;
+        }
+        let boot = self.port.boot();
+        self.shared.with(|s| s.is_known_without(ino, flags, boot))
+    }
+
+    /// An answer says what a name leads to (`None`: to nothing).
+    pub(crate) fn learn_entry(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        found: Option<&EntryReply>,
+        told: Option<&Told>,
+    ) {
+        if let Some(told) = told {
+            let now = self.port.boot();
+            self.shared.with(|s| s.learn_entry(parent, name, found, told, now));
+        }
+    }
+
+    /// An answer says attributes of an inode that was asked for.
+    pub(crate) fn learn_attr(&self, attr: &Attr, told: Option<&Told>) {
+        if let Some(told) = told.filter(|_| attr.kind == Kind::Dir) {
+            let now = self.port.boot();
+            self.shared.with(|s| s.learn_attr(attr, told, now));
+        }
+    }
+
+    /// An answer has a part of a listing: some lines at a time, so that nobody waits for long.
+    pub(crate) fn learn_part(&self, dir: Ino, after: u64, reply: &ListReply, told: Option<&Told>) {
+        let Some(told) = told else { return };
+        let line = |entry: &DirEntry| Line {
+            cookie: entry.cookie,
+            name: entry.name.as_bytes().into(),
+            ino: entry.ino,
+            kind: entry.kind,
+        };
+        let lines: Vec<Line> = reply.entries.iter().map(line).collect();
+        for (lines, entries) in lines.chunks(LINES_AT_ONCE).zip(reply.entries.chunks(LINES_AT_ONCE)) {
+            let now = self.port.boot();
+            let kept = self.shared.with(|s| {
+                let Some(era) = s.leases.keeps(dir, told, now) else { return false };
+                s.names.put_lines((dir, era), lines, told.index);
+                for entry in entries.iter().filter(|entry| entry.live.is_none()) {
+                    s.learn_covered((dir, era), entry.name.as_bytes(), entry.attr.as_ref(), told);
+                }
+                true
+            });
+            if !kept {
+                return;
+            }
+        }
+        let now = self.port.boot();
+        let part = Part { lines, end: reply.end, parent: reply.parent };
+        self.shared.with(|s| {
+            if let Some(era) = s.leases.keeps(dir, told, now) {
+                s.names.listed((dir, era), after, part);
+            }
+            s.give_back_left();
+        });
+    }
+
+    /// This mount has made a name lead to this (`None`: to nothing).
+    pub(crate) fn made_name(&self, dir: Ino, name: &[u8], what: Option<(Ino, Kind)>, told: Option<&Told>) {
+        if let Some(told) = told {
+            let now = self.port.boot();
+            self.shared.with(|s| {
+                s.made_name(dir, name, what, told, now);
+                s.touched([Some(dir), what.map(|(ino, _)| ino)], told, now);
+            });
+        }
+    }
+
+    /// This mount has taken this name away: from a directory that is gone, or from something that has another one by now, and
+    /// perhaps that name from a directory. (`None`: they are exchanged.)
+    pub(crate) fn moved_name(&self, dirs: [Option<Ino>; 2], name: Option<&[u8]>, told: Option<&Told>) {
+        let ([Some(dir), _], Some(told)) = (dirs, told) else { return };
+        let now = self.port.boot();
+        self.shared.with(|s| {
+            for (dir, found) in dirs.iter().zip(&told.before) {
+                match (dir, found) {
+                    (Some(_), Found::There(moved, Kind::Dir, _)) => s.forget_moved(*moved),
+                    // Of which one, nobody has to say; but then all are among what was touched.
+                    (Some(dir), Found::Unknown) if told.touched.is_empty() => s.forget_leased(dir.shard()),
+                    _ => {}
+                }
+            }
+            if let Some(name) = name {
+                s.made_name(dir, name, None, told, now);
+            }
+            s.touched(dirs, told, now);
+        });
+    }
+
+    /// This mount has made a directory, in which nothing is.
+    pub(crate) fn made_dir(&self, attr: Option<&Attr>, told: Option<&Told>) {
+        if let (Some(attr), Some(told)) = (attr.filter(|attr| attr.kind == Kind::Dir), told) {
+            let now = self.port.boot();
+            self.shared.with(|s| {
+                if let Some(era) = s.leases.keeps(attr.ino, told, now) {
+                    s.names.made(era, attr, told.index);
+                }
+            });
+        }
+    }
+}
+
+impl Shared {
+    fn known_entry(&mut self, parent: Ino, name: &[u8], now: Millis) -> Option<Option<Attr>> {
+        let era = self.leases.believes(parent, now)?;
+        if !self.leases.own.is_name_free(parent, name) || self.ghosts.get(parent).is_some() {
+            return None;
+        }
+        match self.names.find(parent, era, name) {
+            Found::Absent => Some(None),
+            Found::There(ino, Kind::Dir, _) => self.known_attr(ino, now).map(Some),
+            Found::There(_, _, Some(attr)) if self.says_nothing_else(&attr) => Some(Some(attr)),
+            _ => None,
+        }
+    }
+
+    fn known_attr(&mut self, ino: Ino, now: Millis) -> Option<Attr> {
+        let era = self.leases.believes(ino, now)?;
+        let attr = self.names.attr(ino, era).filter(|_| self.ghosts.get(ino).is_none())?;
+        self.says_nothing_else(&attr).then_some(attr)
+    }
+
+    /// Under one lock, so that what is taken back is in no answer that comes behind; a part is not longer than what is asked for.
+    fn known_part(&mut self, list: &List, now: Millis) -> Option<(Arc<Part>, Vec<Option<Attr>>)> {
+        let dir = list.dir;
+        let era = self.leases.believes(dir, now)?;
+        if !self.leases.own.is_free(dir) || self.ghosts.get(dir).is_some() {
+            return None;
+        }
+        let part = self.names.part(dir, era, list.after)?;
+        if part.lines.len() > list.max as usize {
+            return None;
+        }
+        // What is on another shard is listed without them.
+        let attrs = part.lines.iter().map(|line| match list.with_attr && line.ino.shard() == dir.shard() {
+            true => self.known_entry(dir, &line.name, now)?.map(Some),
+            false => Some(None),
+        });
+        let attrs = attrs.collect::<Option<_>>()?;
+        Some((part, attrs))
+    }
+
+    fn is_known_without(&mut self, ino: Ino, flags: u32, now: Millis) -> bool {
+        let era = self.leases.era(ino.shard());
+        let attr = match self.names.covered(ino, era) {
+            Some((dir, attr)) if self.leases.believes(dir, now) == Some(era) => {
+                Some(attr).filter(|attr| self.says_nothing_else(attr))
+            }
+            Some(_) => None,
+            None => self.known_attr(ino, now),
+        };
+        attr.is_some_and(|attr| attr.flags & flags == flags)
+    }
+
+    /// Nothing that this mount does, or has done and not told, makes these attributes others.
+    fn says_nothing_else(&self, attr: &Attr) -> bool {
+        let is_idle = |inode: &Inode| {
+            let newer = inode.attr.as_ref().is_some_and(|known| known.change > attr.change);
+            inode.uses() == 0 && inode.mark.is_none() && !inode.is_changing() && !newer
+        };
+        self.leases.own.is_free(attr.ino) && self.inodes.get(attr.ino).is_none_or(is_idle)
+    }
+
+    fn learn_entry(&mut self, dir: Ino, name: &[u8], found: Option<&EntryReply>, told: &Told, now: Millis) {
+        if let Some(era) = self.leases.keeps(dir, told, now) {
+            let what = found.map(|entry| (entry.ino, entry.kind));
+            self.names.put_name((dir, era), name, what, told.index);
+            if let Some(entry) = found.filter(|entry| entry.live.is_none()) {
+                self.learn_covered((dir, era), name, entry.attr.as_ref(), told);
+            }
+        }
+        if let Some(attr) = found.and_then(|entry| entry.attr.as_ref()) {
+            self.learn_attr(attr, told, now);
+        }
+        self.give_back_left();
+    }
+
+    fn learn_attr(&mut self, attr: &Attr, told: &Told, now: Millis) {
+        if attr.kind == Kind::Dir
+            && let Some(era) = self.leases.keeps(attr.ino, told, now)
+        {
+            self.names.put_attr(era, attr, told.index);
+            self.give_back_left();
+        }
+    }
+
+    fn learn_covered(&mut self, (dir, era): (Ino, u64), name: &[u8], attr: Option<&Attr>, told: &Told) {
+        let covered = attr.filter(|attr| attr.flags & Attr::COVERED != 0 && attr.kind != Kind::Dir);
+        let is_here = |attr: &&Attr| attr.ino.shard() == dir.shard() && self.leases.is_fresh(attr.ino, told);
+        if let Some(attr) = covered.filter(is_here) {
+            self.names.cover((dir, era), name, attr, told.index);
+        }
+    }
+
+    fn made_name(&mut self, dir: Ino, name: &[u8], what: Option<(Ino, Kind)>, told: &Told, now: Millis) {
+        let era = self.leases.keeps_own(dir, told, now);
+        match era.filter(|_| self.leases.own.is_name_free(dir, name)) {
+            Some(era) => self.names.put_name((dir, era), name, what, told.index),
+            None => self.names.forget_name(dir, name),
+        }
+        self.give_back_left();
+    }
+
+    /// What the answer to a change says of other inodes: those of `dirs` are as it says, and the others are not as they were.
+    fn touched(&mut self, dirs: [Option<Ino>; 2], told: &Told, now: Millis) {
+        for attr in &told.touched {
+            match attr.kind {
+                Kind::Dir if attr.nlink > 0 && dirs.contains(&Some(attr.ino)) => {
+                    if let Some(era) = self.leases.keeps_own(attr.ino, told, now)
+                        && self.leases.own.is_free(attr.ino)
+                    {
+                        self.names.put_attr(era, attr, told.index);
+                    }
+                }
+                Kind::Dir => self.forget_moved(attr.ino),
+                _ => {
+                    self.names.forget_attr(attr.ino);
+                    self.leases.is_another(attr.ino);
+                }
+            }
+        }
+        self.give_back_left();
+    }
+
+    /// A directory is gone, or has another parent.
+    fn forget_moved(&mut self, dir: Ino) {
+        self.names.forget_dir(dir);
+        self.leases.give_back(dir);
+        self.leases.is_another(dir);
+    }
+
+    /// A change of this mount is about to be sent; `moves_dirs`: directories may go by it.
+    pub(crate) fn own_change_begins(&mut self, change: &mut Change, moves_dirs: bool, now: Millis) {
+        let before = self.known_of(change, now);
+        change.found = [&before[0], &before[1]].map(|found| match found {
+            Found::There(ino, ..) => Some(*ino),
+            _ => None,
+        });
+        let mut names = change.names.iter().zip(&before);
+        let unknown = names.find(|(name, found)| name.is_some() && **found == Found::Unknown);
+        change.some_dir_of =
+            unknown.filter(|_| moves_dirs).and_then(|(name, _)| Some(name.as_ref()?.0.shard()));
+        self.leases.own.begins(change);
+        change.inos.into_iter().flatten().for_each(|ino| self.names.forget_attr(ino));
+    }
+
+    /// What is known of the names of a change of this mount that has just been answered: so it was when the change was made.
+    pub(crate) fn known_of(&mut self, change: &Change, now: Millis) -> [Found; 2] {
+        [0, 1].map(|at| {
+            let Some((dir, name)) = &change.names[at] else { return Found::Unknown };
+            match self.leases.believes(*dir, now) {
+                Some(era) => self.names.find(*dir, era, name),
+                None => Found::Unknown,
+            }
+        })
+    }
+
+    /// It was answered as of `index`, or is given up: what it names is not known.
+    pub(crate) fn own_change_ended(&mut self, change: &Change, index: Option<LogIndex>) {
+        for (dir, name) in change.names.iter().flatten() {
+            // Another shard's log has numbers of its own.
+            match index.filter(|_| change.inos[0].is_some_and(|ino| ino.shard() == dir.shard())) {
+                Some(index) => self.names.changed((*dir, self.leases.era(dir.shard())), name, index),
+                None => self.names.forget_name(*dir, name),
+            }
+        }
+    }
+
+    /// Nothing that leases of a shard cover is known any more.
+    pub(crate) fn forget_leased(&mut self, shard: ShardId) {
+        if self.limits.leases {
+            self.leases.forget_shard(shard);
+            self.names.forget_shard(shard);
+        }
+    }
+
+    fn give_back_left(&mut self) {
+        while let Some(dir) = self.names.next_left() {
+            // It may have been asked for again since: without a lease nothing of it may stay.
+            self.names.forget_dir(dir);
+            self.leases.give_back(dir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
