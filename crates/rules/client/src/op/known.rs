@@ -146,7 +146,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     _ => {}
                 }
             }
-            if let Some(name) = name {
+            // A rename between two names of one file leaves both.
+            let is_gone = match &told.before {
+                _ if dirs[1].is_none() => true,
+                [Found::There(moved, ..), Found::There(replaced, ..)] => moved != replaced,
+                [Found::There(..), Found::Absent] => true,
+                _ => false,
+            };
+            if let Some(name) = name.filter(|_| is_gone) {
                 s.made_name(dir, name, None, told, now);
             }
             s.touched(dirs, told, now);

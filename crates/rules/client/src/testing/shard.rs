@@ -1,5 +1,7 @@
 //! A fake shard: a flat directory of files, with the protocol of growth, truncates and lanes.
 
+mod names;
+
 use super::attr;
 use super::leases::{FakeLeases, Touched};
 use super::locks::FakeLocks;
@@ -13,9 +15,9 @@ use skep_types::{
     Name, Reader, Seq, SetTime, ShardId, Slot, Stripe, TargetId, Term, Timestamp,
 };
 use skep_wire::meta::{
-    AttrReply, Create, DirEntry, EntryReply, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
-    MetaRequest, OpenReply, ReclaimReply, RemoveDir, ReserveEnd, ReserveEndReply, SealExtent, ShardCall,
-    ShardStamp, Unlink, WriteInline,
+    AttrReply, Create, DirEntry, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
+    MetaRequest, OpenReply, ReclaimReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp,
+    WriteInline,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -160,78 +162,6 @@ impl Shard {
         reply
     }
 
-    /// What of a directory a change touches. All names are in the root.
-    fn touches(&self, request: &MetaRequest) -> Vec<Touched> {
-        let name = |parent: Ino, name: &Name| {
-            let entry = self.names.get(name).copied().filter(|ino| !self.is_dir(*ino));
-            Vec::from([(parent, Some(name.clone()), entry)])
-        };
-        let entry = |ino: Ino| match self.is_dir(ino) {
-            true => Vec::from([(ino, None, None)]),
-            false => Vec::from([(Ino::ROOT, None, Some(ino))]),
-        };
-        match request {
-            MetaRequest::Create(m) if !self.names.contains_key(&m.name) => name(m.parent, &m.name),
-            MetaRequest::Create(m) => entry(self.names[&m.name]),
-            MetaRequest::MakeNode(m) if !self.names.contains_key(&m.name) => name(m.parent, &m.name),
-            MetaRequest::Unlink(m) if self.names.contains_key(&m.name) => name(m.parent, &m.name),
-            MetaRequest::RemoveDir(m) if self.names.contains_key(&m.name) => {
-                let gone = self.names[&m.name];
-                name(m.parent, &m.name).into_iter().chain(entry(gone)).collect()
-            }
-            MetaRequest::ChangeAttr(m) => entry(m.ino),
-            MetaRequest::Open(m) if m.mode.writes() => entry(m.ino),
-            MetaRequest::WriteInline(m) => entry(m.ino),
-            MetaRequest::Commit(m) => entry(m.ino),
-            _ => Vec::new(),
-        }
-    }
-
-    fn is_dir(&self, ino: Ino) -> bool {
-        self.files.get(&ino).is_some_and(|file| file.attr.kind == Kind::Dir)
-    }
-
-    /// Leases that the answer gives.
-    fn grants(&mut self, request: &MetaRequest) {
-        let mut give = |ino: Ino| {
-            let is_dir = self.files.get(&ino).is_some_and(|file| file.attr.kind == Kind::Dir);
-            is_dir && self.leases.grant(ino)
-        };
-        let _ = match request {
-            MetaRequest::Lookup(m) => {
-                let found = self.names.get(&m.name).copied();
-                give(m.parent) | found.is_some_and(&mut give)
-            }
-            MetaRequest::GetAttr(m) => give(m.ino),
-            MetaRequest::List(m) => give(m.dir),
-            MetaRequest::Create(m) => give(m.parent),
-            MetaRequest::MakeNode(m) => give(m.parent),
-            MetaRequest::Unlink(m) => give(m.parent),
-            MetaRequest::RemoveDir(m) => give(m.parent),
-            MetaRequest::ChangeAttr(m) => give(m.ino),
-            _ => false,
-        };
-    }
-
-    /// A name of the directory was made or removed.
-    fn changed(&mut self, dir: Ino) {
-        let (index, on) = (self.index, self.leases.on);
-        if let Some(dir) = self.files.get_mut(&dir).filter(|_| on) {
-            dir.attr.change += 1;
-            dir.attr.mtime = Timestamp { secs: index as i64, nanos: 0 };
-            self.touched.push(dir.attr.clone());
-        }
-    }
-
-    /// Attributes of an entry of the root, as its lease covers them.
-    fn shown(&self, ino: Ino) -> Option<Attr> {
-        let mut attr = self.files.get(&ino)?.attr.clone();
-        if self.leases.on && attr.kind == Kind::File && !self.opens.contains_key(&ino) {
-            attr.flags |= Attr::COVERED;
-        }
-        Some(attr)
-    }
-
     fn file(&mut self, ino: Ino) -> Result<&mut File, Refusal> {
         self.files.get_mut(&ino).ok_or_else(|| Errno::ENOENT.into())
     }
@@ -311,42 +241,6 @@ impl Shard {
             MetaRequest::GetAttr(m) => self.attr_reply(m.ino),
             MetaRequest::List(m) => Ok(self.stamped(&self.list(m.after, m.max as usize, m.with_attr))),
             _ => self.with_names(request, targets),
-        }
-    }
-
-    fn with_names(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
-        match request {
-            MetaRequest::Lookup(m) => {
-                let ino = *self.names.get(&m.name).ok_or(Refusal::from(Errno::ENOENT))?;
-                let attr = self.shown(ino);
-                let kind = attr.as_ref().map_or(Kind::File, |attr| attr.kind);
-                Ok(self.stamped(&EntryReply { ino, kind, attr, live: None }))
-            }
-            MetaRequest::MakeNode(m) if m.kind == Kind::Dir => {
-                if self.names.contains_key(&m.name) {
-                    return Err(Errno::EEXIST.into());
-                }
-                self.serial += 1;
-                let ino = Ino::new(self.id, 100 + self.serial);
-                self.new_dir(ino);
-                self.names.insert(m.name.clone(), ino);
-                self.changed(m.parent);
-                self.leases.grant(ino);
-                let attr = self.shown(ino);
-                Ok(self.stamped(&EntryReply { ino, kind: Kind::Dir, attr, live: None }))
-            }
-            MetaRequest::Unlink(Unlink { parent, name })
-            | MetaRequest::RemoveDir(RemoveDir { parent, name }) => {
-                let Some(gone) = self.names.remove(name) else { return Err(Errno::ENOENT.into()) };
-                let attr = self.files.get(&gone).filter(|_| self.leases.on).map(|file| file.attr.clone());
-                self.touched.extend(attr.map(|attr| Attr { nlink: 0, ..attr }));
-                if self.is_dir(gone) {
-                    self.files.remove(&gone);
-                }
-                self.changed(*parent);
-                Ok(self.stamped(&Empty {}))
-            }
-            _ => self.change_content(request, targets),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::op::recalls::tests::{T, beside, cluster, holder, leased, listens, make};
 use crate::state::{Shared, Source, Told};
 use crate::testing::{Cluster, FakeLane, Fault, METAD, attr, block_on, lane_beside, mount, mount_with, step};
-use crate::{Limits, Listed, NewNode};
+use crate::{Limits, Listed, NewNode, RenameHow};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -14,8 +14,8 @@ use core::pin::pin;
 use skep_types::{Attr, Errno, Incarnation, Ino, Kind, LogIndex, Millis, SetAttr, ShardId, Term};
 use skep_wire::Message;
 use skep_wire::meta::{
-    ChangeAttr, Create, GetAttr, Grant, LeaseKind, LeaseTime, List, Lookup, MakeNode, RemoveDir, ShardStamp,
-    Unlink,
+    ChangeAttr, Create, GetAttr, Grant, LeaseKind, LeaseTime, List, Lookup, MakeNode, Open, RemoveDir,
+    Rename, ShardStamp, Unlink,
 };
 
 const ROOT: Ino = Ino::ROOT;
@@ -219,6 +219,44 @@ fn a_directory_on_its_way_out_is_asked_for() {
     }
 }
 
+/// Goal: an open for writing that was lost may still come, and then nobody is told of what others write: until the lane's next
+/// change has been answered the file's attributes are asked for.
+#[test]
+fn a_lost_open_for_writing_is_in_doubt() {
+    let cluster = cluster();
+    makes_closed(&mount(&cluster), b"f");
+    let (lane, _ear) = holder(&cluster);
+    let looks = || counted(&cluster, lane.lookup(ROOT, b"f")).0;
+    assert_eq!([looks(), looks()], [1, 0]);
+    let file = block_on(lane.lookup(ROOT, b"f")).unwrap();
+    cluster.borrow_mut().fail(Open::KIND, &[Fault::LoseRequest]);
+    {
+        let mut opens = pin!(lane.open(file.ino, crate::testing::BOTH));
+        assert!(step(opens.as_mut()).is_pending());
+        cluster.borrow_mut().cancelled = true;
+        assert_eq!(block_on(opens).map(|_| ()), Err(Errno::EINTR));
+        cluster.borrow_mut().cancelled = false;
+    }
+    assert_eq!([looks(), looks()], [1, 1]);
+    block_on(lane.make_node(ROOT, b"d", DIR)).unwrap();
+    assert_eq!([looks(), looks()], [1, 0]);
+}
+
+/// Goal: a rename says what its old name leads to, but for one between two names of one file, which leaves both.
+#[test]
+fn a_rename_that_moves_nothing_leaves_the_name() {
+    let cluster = cluster();
+    let (lane, _ear) = holder(&cluster);
+    makes_closed(&lane, b"f");
+    block_on(list(&lane, false)).unwrap();
+    let renames = |to: &[u8]| block_on(lane.rename(ROOT, b"f", ROOT, to, RenameHow::default())).unwrap();
+    renames(b"f");
+    let file = block_on(lane.lookup(ROOT, b"f")).unwrap();
+    renames(b"g");
+    assert_eq!(counted(&cluster, lane.lookup(ROOT, b"f")), (0, Err(Errno::ENOENT)));
+    assert_eq!(block_on(lane.lookup(ROOT, b"g")).map(|attr| attr.ino), Ok(file.ino));
+}
+
 /// Goal: what went for want of room lost its lease, and what was learned of it in between goes as well: nobody would have been
 /// told of its changes.
 #[test]
@@ -355,6 +393,11 @@ async fn changes(lane: &FakeLane, name: String, what: u64, known: Option<Attr>) 
             Some(Kind::Dir) => drop(lane.rmdir(ROOT, name).await),
             _ => drop(lane.unlink(ROOT, name).await),
         },
+        8..11 => {
+            let to = [b'n', b'0' + what as u8 - 8];
+            let how = RenameHow { exchange: what == 8, ..RenameHow::default() };
+            let _ = lane.rename(ROOT, name, ROOT, &to, how).await;
+        }
         _ => {
             let mode = SetAttr { mode: Some(0o600 + what as u32), ..SetAttr::default() };
             if let Some(attr) = known.filter(|attr| attr.kind == Kind::File) {
@@ -370,13 +413,14 @@ fn trouble(cluster: &RefCell<Cluster>, rng: &mut Rng) {
         MakeNode::KIND,
         Unlink::KIND,
         RemoveDir::KIND,
+        Rename::KIND,
         ChangeAttr::KIND,
         Lookup::KIND,
         GetAttr::KIND,
         List::KIND,
     ];
     let faults = [Fault::LoseAnswer, Fault::LoseRequest, Fault::Unreachable, Fault::LateAnswer];
-    let kind = kinds[rng.below(8) as usize];
+    let kind = kinds[rng.below(9) as usize];
     match rng.below(60) {
         0 => {
             // The hold of a new term: by then all leases are over.
@@ -403,13 +447,18 @@ fn what_mounts_say_is_so() {
             let (lane, ..) = &mounts[rng.below(3) as usize];
             let name = format!("n{}", rng.below(6));
             let known = truth(&cluster, &name);
-            let mut work = pin!(changes(lane, name, rng.below(9), known));
+            let mut work = pin!(changes(lane, name, rng.below(13), known));
+            let gives_up = |rng: &mut Rng| cluster.borrow_mut().cancelled = rng.below(20) == 0;
+            gives_up(&mut rng);
             while step(work.as_mut()).is_pending() {
+                cluster.borrow_mut().cancelled = false;
                 if rng.below(2) == 0 {
                     looks(&cluster, &mounts[rng.below(3) as usize].1, &mut rng);
                 }
                 mounts.iter().for_each(|(.., ear)| listens(ear));
+                gives_up(&mut rng);
             }
+            cluster.borrow_mut().cancelled = false;
             for (.., ear) in &mounts {
                 block_on(ear.housekeeping());
             }
