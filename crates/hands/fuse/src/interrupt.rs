@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -159,6 +159,8 @@ impl InterruptTable {
 /// Makes the slot's event readable, if anybody waits on one.
 fn signal(place: &Slot) {
     place.signalled.store(true, SeqCst);
+    // `descriptor` makes the event and looks afterwards whether it is due: one of the two sees the other.
+    fence(SeqCst);
     if let Some(event) = place.event.get() {
         // The only failure is a full counter, which is readable as well.
         let _ = rustix::io::write(event, &1u64.to_ne_bytes());
@@ -219,6 +221,10 @@ impl Interrupt<'_> {
             let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             // Only the slot's own worker asks, so nobody else can have set it meanwhile.
             let _ = place.event.set(event);
+            fence(SeqCst);
+            if self.is_set() {
+                signal(place);
+            }
         }
         place.event.get().map(AsFd::as_fd).ok_or(Errno::EMFILE)
     }
@@ -273,6 +279,18 @@ mod tests {
         assert!(table.begin(0, 20).is_set());
         table.end(0);
         assert_eq!(table.note_count.load(super::SeqCst), 0);
+    }
+
+    /// Goal: who polls sees an interrupt that came before the descriptor was made: the first request of a new worker,
+    /// whose thread did not run for a while.
+    #[test]
+    fn before_its_descriptor() {
+        let table = table(2);
+        assert_eq!(table.interrupt(20), Interrupted::Noted);
+        assert!(readable(&table.begin(0, 20)));
+        let second = table.begin(1, 22);
+        assert_eq!(table.interrupt(22), Interrupted::Told);
+        assert!(readable(&second));
     }
 
     /// Goal: the number of notes is bounded, and the newest stay.

@@ -39,8 +39,9 @@ pub struct Arguments {
 /// How one test went.
 struct Ended {
     name: String,
-    passed: bool,
     took: Duration,
+    /// What it failed by.
+    failed: Option<String>,
 }
 
 /// Runs the tests; true when all passed.
@@ -67,21 +68,19 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         }
     });
     let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut failed: Vec<&str> = Vec::new();
     for one in &ended {
         times.took(&one.name, one.took);
-        if !one.passed {
-            failed.push(&one.name);
-        }
     }
     times.write(root)?;
     let alone: Duration = ended.iter().map(|one| one.took).sum();
     println!("{:.0} s; one after the other {:.0} s", begun.elapsed().as_secs_f64(), alone.as_secs_f64());
-    for name in &failed {
-        println!("failed: {name}");
+    let mut failed = 0;
+    for (name, why) in ended.iter().filter_map(|one| Some((&one.name, one.failed.as_ref()?))) {
+        failed += 1;
+        println!("failed: {name}\n    {why}");
     }
-    println!("{} passed, {} failed", ended.len() - failed.len(), failed.len());
-    Ok(failed.is_empty())
+    println!("{} passed, {failed} failed", ended.len() - failed);
+    Ok(failed == 0)
 }
 
 /// The tests of the program that are asked for.
@@ -117,7 +116,16 @@ fn execute(program: &Path, name: String, place: &Place) -> Ended {
     let word = if passed { "ok" } else { "FAILED" };
     let shown = if passed { String::new() } else { format!("\n{text}") };
     println!("{word:6} {:6.1} s  {name}{shown}", took.as_secs_f64());
-    Ended { name, passed, took }
+    Ended { name, took, failed: (!passed).then(|| reason(&text)) }
+}
+
+/// The message of the first panic, for the last lines of the run: what a failed test printed stands far above them.
+fn reason(text: &str) -> String {
+    /// Of a message that shows whole logs.
+    const SHOWN: usize = 600;
+    let mut lines = text.lines().skip_while(|line| !line.contains(" panicked at ")).skip(1);
+    let message = lines.next().unwrap_or("it did not panic: killed, or out of time");
+    message.chars().take(SHOWN).collect()
 }
 
 /// Runs the test in namespaces of its own, with what it prints in `log`; true when it passed.
@@ -134,4 +142,18 @@ fn enter(program: &Path, name: &str, own: &Path, log: &Path) -> Result<bool, Str
     command.env("TMPDIR", own).stdin(Stdio::null()).stdout(out).stderr(err);
     let status = command.status().map_err(|e| format!("setpriv: {e}; it is in the package util-linux"))?;
     Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    /// Goal: the last lines name what the first panic said, cut where it shows whole logs.
+    #[test]
+    fn reasons() {
+        let text = "running 1 test\n\nthread 'a::b' (4) panicked at b.rs:1:2:\nfirst\nsecond\nthread panicked at c:\nlater";
+        assert_eq!(reason(text), "first");
+        assert_eq!(reason(&format!("x panicked at y:\n{}", "z".repeat(5_000))).len(), 600);
+        assert!(reason("running 1 test").contains("out of time"));
+    }
 }
