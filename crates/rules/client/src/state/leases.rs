@@ -221,6 +221,12 @@ impl Leases {
         }
     }
 
+    /// Requests on their way whose answers may give leases.
+    #[cfg(test)]
+    pub fn flights(&self) -> usize {
+        self.shards.values().map(|of| of.flights.len()).sum()
+    }
+
     /// `node` is in this life. `false`: it has ended.
     pub fn began(&mut self, node: NodeId, life: Incarnation) -> bool {
         let group = self.groups.entry(node).or_default();
