@@ -318,7 +318,7 @@ impl Leases {
     /// What became of a change of this mount. What was asked before it was over is not kept.
     pub fn changed(&mut self, lane: (Slot, ShardId), change: Change, became: Became) {
         match became {
-            Became::InDoubt => return self.own.is_in_doubt(lane, change),
+            Became::InDoubt => return self.own.is_in_doubt(lane, change, self.serial),
             Became::Settled => self.own.is_settled(lane, self.serial),
             Became::Over => {}
         }
