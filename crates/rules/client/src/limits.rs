@@ -136,6 +136,9 @@ pub const GIVEN_BACK_AT_ONCE: usize = 1_024;
 pub const RECALLS_KEPT_MAX: usize = 4_096;
 /// Inodes of which the last change of this mount is known; beyond it no answer from before the last of any is kept.
 pub const OWN_CHANGES_KEPT_MAX: usize = 4_096;
+/// Changes of a lane on a shard that were given up one after the other and may still be made; with one more nothing of their
+/// shards is told from memory until the lane's next change there has been answered.
+pub const DOUBTS_MAX: usize = 64;
 
 /// What a mount may be told otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

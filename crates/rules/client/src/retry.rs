@@ -19,7 +19,7 @@ use crate::state::{SessionState, Shards, Shared, Source, Told};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, Encode, Errno, MapVersion, Millis, NodeId, Term};
+use skep_types::{ClientId, Decode, Encode, Errno, MapVersion, Millis, NodeId, ShardId, Term};
 use skep_wire::meta::{DropLocks, GetLock, Reclaim, SetLock, ShardStamp};
 use skep_wire::mgmt::{Gap, GetMap, MapReply};
 use skep_wire::storage::{
@@ -152,10 +152,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     fn outcome(&self, job: &mut Job<'_>, outcome: Outcome, sender: ClientId) {
         job.unanswered = !matches!(outcome, Outcome::Answer(_));
         if let (To::Shard(shard), Some(node), true) = (job.to, job.node, job.unanswered) {
-            self.shared.with(|s| {
-                s.map.is_misled(shard, node);
-                job.sent.iter().for_each(|sent| s.leases.is_over(shard, sent));
-            });
+            self.shared.with(|s| s.map.is_misled(shard, node));
+            self.flight_is_over(shard, job);
         }
         match outcome {
             Outcome::Lost => {
@@ -189,11 +187,26 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
+    /// What was sent brings no leases any more.
+    fn flight_is_over(&self, shard: ShardId, job: &Job<'_>) {
+        if let Some(sent) = &job.sent {
+            self.shared.with(|s| s.leases.is_over(shard, sent));
+        }
+    }
+
     /// Reads an answer and learns from it.
     fn answer(&self, job: &mut Job<'_>, answer: Answer, client: ClientId) -> Result<Reply, Refusal> {
         let node = job.node.unwrap_or(MGMTD);
         let (stamp, body) = match job.to {
-            To::Shard(_) if !answer.body.is_empty() => split_stamp(&answer.body).map_err(garbled)?,
+            To::Shard(shard) if !answer.body.is_empty() => match split_stamp(&answer.body) {
+                Ok(split) => split,
+                Err(e) => {
+                    // It has come all the same: no recall is kept for it, and nothing that an earlier try was told is of it.
+                    self.flight_is_over(shard, job);
+                    job.told = None;
+                    return Err(garbled(e));
+                }
+            },
             _ => (ShardStamp::default(), &answer.body[..]),
         };
         let boot = job.sent.map(|_| self.port.boot());

@@ -6,7 +6,7 @@
 use crate::lane::Lane;
 use crate::limits::LINES_AT_ONCE;
 use crate::port::{Cell, Port};
-use crate::state::{Change, Found, Inode, Line, Part, Shared, Told};
+use crate::state::{Before, Change, Found, Inode, Line, Part, Shared, Told};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Attr, Ino, Kind, LogIndex, Millis, ShardId};
@@ -87,9 +87,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
+    /// How far a directory is known whose listing is about to be asked for.
+    pub(crate) fn known_before(&self, dir: Ino) -> Before {
+        if self.leases { self.shared.with(|s| s.names.before(dir)) } else { Before::default() }
+    }
+
     /// An answer has a part of a listing: some lines at a time, so that nobody waits for long.
-    pub(crate) fn learn_part(&self, dir: Ino, after: u64, reply: &ListReply, told: Option<&Told>) {
-        let Some(told) = told else { return };
+    pub(crate) fn learn_part(&self, list: &List, asked: Before, reply: &ListReply, told: Option<&Told>) {
+        let (Some(told), dir) = (told, list.dir) else { return };
         let line = |entry: &DirEntry| Line {
             cookie: entry.cookie,
             name: entry.name.as_bytes().into(),
@@ -105,6 +110,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 for entry in entries.iter().filter(|entry| entry.live.is_none()) {
                     s.learn_covered((dir, era), entry.name.as_bytes(), entry.attr.as_ref(), told);
                 }
+                // If the directory itself went for want of room, what was taken over went with it.
+                s.give_back_left();
                 true
             });
             if !kept {
@@ -115,7 +122,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let part = Part { lines, end: reply.end, parent: reply.parent };
         self.shared.with(|s| {
             if let Some(era) = s.leases.keeps(dir, told, now) {
-                s.names.listed((dir, era), after, part);
+                s.names.listed((dir, era), asked, told.index, (list.after, part));
             }
             s.give_back_left();
         });

@@ -157,9 +157,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn ask_part(&self, list: &List) -> Result<ListReply, Refusal> {
+        let asked = self.known_before(list.dir);
         let (reply, told) = self.settle_told(self.asking(list.dir.shard(), list)).await;
         let reply: ListReply = reply?.read()?;
-        self.learn_part(list.dir, list.after, &reply, told.as_deref());
+        self.learn_part(list, asked, &reply, told.as_deref());
         Ok(reply)
     }
 

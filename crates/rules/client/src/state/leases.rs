@@ -221,6 +221,12 @@ impl Leases {
         }
     }
 
+    /// Requests on their way whose answers may give leases.
+    #[cfg(test)]
+    pub fn flights(&self) -> usize {
+        self.shards.values().map(|of| of.flights.len()).sum()
+    }
+
     /// `node` is in this life. `false`: it has ended.
     pub fn began(&mut self, node: NodeId, life: Incarnation) -> bool {
         let group = self.groups.entry(node).or_default();
@@ -312,7 +318,7 @@ impl Leases {
     /// What became of a change of this mount. What was asked before it was over is not kept.
     pub fn changed(&mut self, lane: (Slot, ShardId), change: Change, became: Became) {
         match became {
-            Became::InDoubt => return self.own.is_in_doubt(lane, change),
+            Became::InDoubt => return self.own.is_in_doubt(lane, change, self.serial),
             Became::Settled => self.own.is_settled(lane, self.serial),
             Became::Over => {}
         }

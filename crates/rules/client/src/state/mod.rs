@@ -36,7 +36,7 @@ pub use losses::Losses;
 pub(crate) use losses::Seen;
 pub use map::ClusterMap;
 pub use mark::{Begun, Mark};
-pub use names::{Found, Line, Names, Part};
+pub use names::{Before, Found, Line, Names, Part};
 pub use node::{Nodes, Silence};
 pub use pages::{Filled, PageDrop, Pages};
 pub use session::{Mounting, Session, SessionState};

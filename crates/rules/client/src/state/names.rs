@@ -11,7 +11,7 @@ mod tests;
 #[cfg(test)]
 mod tests_random;
 
-pub use dir::{Line, Part};
+pub use dir::{Before, Line, Part};
 
 use crate::limits::{DIRS_KEPT_MAX, Limits, OWN_CHANGES_KEPT_MAX};
 use alloc::boxed::Box;
@@ -172,10 +172,22 @@ impl Names {
         }
     }
 
-    /// A part of the listing of `dir` was told, and its lines are known: what follows `after`.
-    pub fn listed(&mut self, (dir, era): (Ino, u64), after: u64, part: Part) {
+    /// How far a directory is known whose listing is about to be asked for.
+    pub fn before(&self, dir: Ino) -> Before {
+        let table = self.tables.get(&dir.shard());
+        table.and_then(|table| table.dirs.get(&dir)).map(Dir::before).unwrap_or_default()
+    }
+
+    /// A part of the listing of `dir` was told as of `index`, and its lines are known: what follows `after`.
+    pub fn listed(
+        &mut self,
+        (dir, era): (Ino, u64),
+        asked: Before,
+        index: LogIndex,
+        (after, part): (u64, Part),
+    ) {
         self.change(dir, era, |dir| {
-            dir.listed(after, part);
+            dir.listed(asked, index, after, part);
             None
         });
     }

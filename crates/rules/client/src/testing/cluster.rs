@@ -52,6 +52,8 @@ pub enum Fault {
     Elsewhere(View),
     /// Executed, and the answer comes at the next poll.
     LateAnswer,
+    /// Executed, and the answer cannot be understood.
+    Garble,
 }
 
 /// Everything behind the port.
@@ -164,6 +166,7 @@ impl Cluster {
                 self.refuse(call.node, &refusal)
             }
             None | Some(Fault::LoseAnswer | Fault::LateAnswer) => self.execute(mount, call),
+            Some(Fault::Garble) => (self.execute(mount, call).0, Vec::from([0xff]), 0),
         };
         self.late |= fault == Some(Fault::LateAnswer);
         if fault == Some(Fault::LoseAnswer) {

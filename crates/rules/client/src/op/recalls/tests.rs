@@ -2,13 +2,14 @@
 
 use crate::testing::{BOTH, Cluster, FakeLane, Fault, METAD, block_on, lane_beside, mount, mount_with, step};
 use crate::{CreateHow, Limits, Opened};
+use alloc::format;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::pin::pin;
 use core::task::Poll;
 use skep_types::{Errno, Ino, Millis, ShardId, Term};
-use skep_wire::Message;
-use skep_wire::meta::{Events, GetAttr, Lookup, Recalled, TermBegun};
+use skep_wire::meta::{Create, Events, GetAttr, Lookup, Recalled, TermBegun};
+use skep_wire::{Message, Status};
 
 pub const T: u64 = 4_000;
 const ROOT: Ino = Ino::ROOT;
@@ -148,6 +149,33 @@ fn lost_answers_give_nothing() {
     listens(&ear);
     assert_eq!(block_on(slow), Err(Errno::ENOENT));
     assert!(!believes(&cluster, &lane, ROOT), "the recall has overtaken the grant");
+}
+
+/// Goal: whatever becomes of a request, no recall is kept for its answer when that has come, or comes no more: nor for one that
+/// nobody can read.
+#[test]
+fn every_flight_ends() {
+    let cluster = cluster();
+    let (lane, _) = holder(&cluster);
+    let faults = [
+        Fault::LoseAnswer,
+        Fault::LoseRequest,
+        Fault::Unreachable,
+        Fault::Refuse(Status::BUSY),
+        Fault::LateAnswer,
+        Fault::Garble,
+    ];
+    for fault in faults {
+        for kind in [Lookup::KIND, Create::KIND] {
+            cluster.borrow_mut().fail(kind, &[fault]);
+        }
+        let looked = block_on(lane.lookup(ROOT, format!("{fault:?}").as_bytes()));
+        let garbled = fault == Fault::Garble;
+        assert_eq!(looked, Err(if garbled { Errno::EIO } else { Errno::ENOENT }), "{fault:?}");
+        let made = block_on(make(&lane, format!("made {fault:?}").as_bytes()));
+        assert_eq!(made.err(), garbled.then_some(Errno::EIO), "{fault:?}");
+        assert_eq!(lane.shared.borrow().leases.flights(), 0, "{fault:?}");
+    }
 }
 
 /// Goal: a new term ends what was held of its shard, and the shard hears that nothing of before is used, be the server in a new

@@ -1,9 +1,9 @@
 //! Changes of this mount. The shard recalls nothing for them, and they run beside questions of the same mount: what was
 //! asked before one was answered may be from before it or from behind it.
 
-use crate::limits::OWN_CHANGES_KEPT_MAX;
+use crate::limits::{DOUBTS_MAX, OWN_CHANGES_KEPT_MAX};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{Ino, ShardId, Slot};
 
@@ -34,6 +34,20 @@ impl Change {
     fn all_inos(&self) -> impl Iterator<Item = Ino> {
         self.inos.into_iter().chain(self.found).flatten()
     }
+
+    /// Those of which it changes something.
+    fn shards(&self) -> impl Iterator<Item = ShardId> {
+        let dirs = self.names.iter().flatten().map(|(dir, _)| dir.shard());
+        dirs.chain(self.all_inos().map(Ino::shard)).chain(self.some_dir_of)
+    }
+}
+
+/// What a lane has given up after it was sent to a shard. Until its next change there has been answered that may still be made.
+#[derive(Debug)]
+enum Doubts {
+    These(Vec<Change>),
+    /// There were too many: it may be anything of these shards.
+    AllOf(BTreeSet<ShardId>),
 }
 
 /// Those under way, and when the last of each inode was answered.
@@ -47,8 +61,9 @@ pub struct OwnChanges {
     answered: BTreeMap<Ino, u64>,
     /// The same of all those that are not there.
     floor: u64,
-    /// Given up after they were sent. Until the lane's next change has been answered they may still be made.
-    doubts: BTreeMap<(Slot, ShardId), Vec<Change>>,
+    doubts: BTreeMap<(Slot, ShardId), Doubts>,
+    /// By how many lanes all of a shard is in doubt.
+    doubted: BTreeMap<ShardId, u32>,
 }
 
 impl OwnChanges {
@@ -100,22 +115,63 @@ impl OwnChanges {
     }
 
     /// It was given up, and may still be made.
-    pub fn is_in_doubt(&mut self, lane: (Slot, ShardId), change: Change) {
-        self.doubts.entry(lane).or_default().push(change);
+    pub fn is_in_doubt(&mut self, lane: (Slot, ShardId), change: Change, serial: u64) {
+        let doubts = match self.doubts.remove(&lane) {
+            None => Doubts::These(Vec::from([change])),
+            Some(Doubts::These(mut these)) => {
+                these.push(change);
+                match these.len() > DOUBTS_MAX {
+                    true => Doubts::AllOf(self.all_in_doubt(BTreeSet::new(), these, serial)),
+                    false => Doubts::These(these),
+                }
+            }
+            Some(Doubts::AllOf(shards)) => {
+                Doubts::AllOf(self.all_in_doubt(shards, Vec::from([change]), serial))
+            }
+        };
+        self.doubts.insert(lane, doubts);
+    }
+
+    /// Instead of these all of their shards are in doubt, as those of `shards` already are.
+    fn all_in_doubt(
+        &mut self,
+        mut shards: BTreeSet<ShardId>,
+        changes: Vec<Change>,
+        serial: u64,
+    ) -> BTreeSet<ShardId> {
+        for change in changes {
+            for shard in change.shards().filter(|shard| shards.insert(*shard)) {
+                *self.doubted.entry(shard).or_default() += 1;
+            }
+            self.ends(&change, serial);
+        }
+        shards
     }
 
     /// The lane's next change on the shard was answered: those before it are not made any more.
     pub fn is_settled(&mut self, lane: (Slot, ShardId), serial: u64) {
-        for change in self.doubts.remove(&lane).unwrap_or_default() {
-            self.ends(&change, serial);
+        match self.doubts.remove(&lane) {
+            None => {}
+            Some(Doubts::These(these)) => these.iter().for_each(|change| self.ends(change, serial)),
+            Some(Doubts::AllOf(shards)) => {
+                shards.iter().for_each(|shard| lower(&mut self.doubted, shard));
+                self.all_is_old(serial);
+            }
         }
     }
 
     /// Nothing of the old session is done any more.
     pub fn session_ended(&mut self, serial: u64) {
-        for change in core::mem::take(&mut self.doubts).into_values().flatten() {
-            self.ends(&change, serial);
+        while let Some(lane) = self.doubts.keys().next().copied() {
+            self.is_settled(lane, serial);
         }
+    }
+
+    /// Changes that are kept because they may still be made.
+    #[cfg(test)]
+    pub fn doubts(&self) -> usize {
+        let kept = |doubts: &Doubts| if let Doubts::These(these) = doubts { these.len() } else { 0 };
+        self.doubts.values().map(kept).sum()
     }
 
     /// Was the question `serial` asked after every change of `ino` had been answered?
@@ -126,12 +182,15 @@ impl OwnChanges {
 
     /// Is no change of `ino` under way?
     pub fn is_free(&self, ino: Ino) -> bool {
-        !self.inos.contains_key(&ino) && !self.some_dirs.contains_key(&ino.shard())
+        let shard = ino.shard();
+        let is_in_doubt = self.some_dirs.contains_key(&shard) || self.doubted.contains_key(&shard);
+        !self.inos.contains_key(&ino) && !is_in_doubt
     }
 
     /// Is no change of this name under way?
     pub fn is_name_free(&self, dir: Ino, name: &[u8]) -> bool {
-        self.names.get(&dir).is_none_or(|names| !names.contains_key(name))
+        let is_changing = self.names.get(&dir).is_some_and(|names| names.contains_key(name));
+        !is_changing && !self.doubted.contains_key(&dir.shard())
     }
 }
 

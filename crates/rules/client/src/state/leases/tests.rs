@@ -1,6 +1,7 @@
 //! Tests of the leases that a mount believes in.
 
 use super::*;
+use crate::limits::DOUBTS_MAX;
 use alloc::vec;
 use skep_wire::meta::{LeaseKind, LeaseTime};
 
@@ -238,6 +239,46 @@ fn own_changes_count() {
     assert!(!keeps(&mut leases, &beside) && leases.own.is_free(ino(1)) && leases.own.is_free(there));
     let behind = asks(&mut leases, 1, &[(ino(1), 7)]);
     assert!(keeps(&mut leases, &behind));
+}
+
+/// Goal: of a lane that gives up one change after another so many are remembered; with one more anything of their shards may
+/// still change, until one of that lane is answered there, or the session ends. What was asked meanwhile is not kept.
+#[test]
+fn doubts_are_bounded() {
+    let (lane, beside, there) = ((Slot(1), SHARD), (Slot(2), SHARD), ShardId(SHARD.0 + 1));
+    let change = |serial: u64, dir: Ino| Change {
+        inos: [Some(ino(serial)), None],
+        names: [Some((dir, (*b"n").into())), None],
+        ..Change::default()
+    };
+    for ends in [Leases::session_ended, |leases: &mut Leases| {
+        leases.own.begins(&Change::default());
+        leases.changed((Slot(1), SHARD), Change::default(), Became::Settled);
+    }] {
+        let mut leases = Leases::default();
+        let give_up = |leases: &mut Leases, lane, change: Change| {
+            leases.own.begins(&change);
+            leases.changed(lane, change, Became::InDoubt);
+        };
+        let is_free =
+            |leases: &Leases, ino: Ino| leases.own.is_free(ino) && leases.own.is_name_free(ino, b"m");
+        give_up(&mut leases, beside, change(9_000, ino(9_000)));
+        (0..DOUBTS_MAX as u64).for_each(|serial| give_up(&mut leases, lane, change(serial, ino(serial))));
+        assert!(is_free(&leases, ino(8_000)) && !is_free(&leases, ino(5)));
+        assert_eq!(leases.own.doubts(), DOUBTS_MAX + 1);
+        for serial in 100..2_000 {
+            give_up(&mut leases, lane, change(serial, Ino::new(there, serial)));
+            assert!(![ino(5), ino(8_000), Ino::new(there, 8_000)].iter().any(|ino| is_free(&leases, *ino)));
+            assert!(is_free(&leases, Ino::new(ShardId(9), 1)) && leases.own.doubts() <= DOUBTS_MAX + 1);
+        }
+        let meanwhile = asks(&mut leases, 1, &[(ino(5), 1)]);
+        ends(&mut leases);
+        assert!([ino(5), ino(8_000), Ino::new(there, 8_000)].iter().all(|ino| is_free(&leases, *ino)));
+        assert!(leases.keeps(ino(5), &meanwhile, Millis(1)).is_none());
+        let behind = asks(&mut leases, 1, &[(ino(5), 2)]);
+        assert!(leases.keeps(ino(5), &behind, Millis(1)).is_some());
+        assert_eq!(is_free(&leases, ino(9_000)), leases.own.doubts() == 0, "of another lane");
+    }
 }
 
 /// Goal: a server that renews nothing has perhaps passed this mount over, for a lease of which the mount never heard: it is told

@@ -52,6 +52,13 @@ impl Part {
     }
 }
 
+/// How far a directory was known when it was asked for its listing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Before {
+    life: u64,
+    losses: u64,
+}
+
 /// A directory, as far as it is known.
 #[derive(Debug)]
 pub struct Dir {
@@ -68,6 +75,8 @@ pub struct Dir {
     gone: LogIndex,
     /// This mount changed it as of then, or later: the same of its attributes.
     changed: LogIndex,
+    /// Moves with each name that is not known any more, whatever the reason.
+    losses: u64,
     /// It is being listed from its start, and this far nothing was missed.
     listing: Option<u64>,
     pub parts: BTreeMap<u64, Arc<Part>>,
@@ -92,6 +101,7 @@ impl Dir {
             holes: BTreeMap::new(),
             gone: floor,
             changed: floor,
+            losses: 0,
             listing: None,
             parts: BTreeMap::new(),
             parts_bytes: 0,
@@ -141,8 +151,24 @@ impl Dir {
         None
     }
 
-    /// A part of the listing was told; its names are known by now.
-    pub fn listed(&mut self, after: u64, part: Part) {
+    /// What a question that is asked now starts from.
+    pub fn before(&self) -> Before {
+        Before { life: self.life, losses: self.losses }
+    }
+
+    /// Is what was told as of `index` all there was, and has nothing of it gone since the question? Names may have come since
+    /// that are not known any more, or were in an answer that is being taken over and went before its last line.
+    fn is_whole(&self, asked: Before, index: LogIndex) -> bool {
+        let before = if asked.life == self.life { asked.losses } else { 0 };
+        self.losses == before && index >= self.gone && index >= self.changed
+    }
+
+    /// A part of the listing was told as of `index`; its names are known by now. One from which something may be missing is
+    /// no part of it.
+    pub fn listed(&mut self, asked: Before, index: LogIndex, after: u64, part: Part) {
+        if !self.is_whole(asked, index) {
+            return;
+        }
         if after == 0 {
             self.listing = Some(0);
         }
@@ -169,6 +195,7 @@ impl Dir {
         self.attr = None;
         self.forget_parts();
         self.listing = None;
+        self.losses += 1;
         self.changed = self.changed.max(index);
         let known = self.names.remove(name);
         self.bytes -= known.as_ref().map_or(0, |_| NAME_BYTES + name.len());
@@ -196,6 +223,7 @@ impl Dir {
             }
             self.bytes += NAME_BYTES + name.len();
         }
+        self.losses += 1;
         self.holes.insert(name.into(), index.max(known.unwrap_or_default()));
     }
 
@@ -208,6 +236,7 @@ impl Dir {
     fn is_incomplete(&mut self) {
         self.complete = false;
         self.listing = None;
+        self.losses += 1;
         self.forget_parts();
         while let Some((name, index)) = self.holes.pop_first() {
             self.bytes -= NAME_BYTES + name.len();
@@ -241,6 +270,7 @@ impl Dir {
         let Some(Fact { index, what, .. }) = self.names.remove(&name) else { return true };
         self.bytes -= NAME_BYTES + name.len();
         self.gone = self.gone.max(index);
+        self.losses += 1;
         // That one is not there is known all the same.
         if what.is_some() {
             self.is_incomplete();

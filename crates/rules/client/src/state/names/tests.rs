@@ -38,8 +38,14 @@ fn line(cookie: u64, name: &str) -> Line {
 }
 
 fn listed(names: &mut Names, after: u64, lines: &[Line], end: bool) {
+    let asked = names.before(ino(1));
     names.put_lines((ino(1), ERA), lines, LogIndex(9));
-    names.listed((ino(1), ERA), after, Part { lines: lines.to_vec(), end, parent: ino(77) });
+    listed_as_of(names, asked, 9, (after, lines, end));
+}
+
+fn listed_as_of(names: &mut Names, asked: Before, index: u64, (after, lines, end): (u64, &[Line], bool)) {
+    let part = Part { lines: lines.to_vec(), end, parent: ino(77) };
+    names.listed((ino(1), ERA), asked, LogIndex(index), (after, part));
 }
 
 /// Goal: what is newer stays, whichever comes last; what a lease that has ended covered is nothing, be it of one directory, of a
@@ -152,6 +158,71 @@ fn complete_directories_have_holes() {
     assert_eq!(names.part(dir, ERA, 4).map(|part| part.lines.clone()), Some([line(5, "e")].into()));
     names.forget_name(dir, b"q");
     assert!([0, 4].iter().all(|after| names.part(dir, ERA, *after).is_none()));
+    assert_eq!(names.counted(), names.bytes());
+}
+
+/// Other directories are used, until all names of the first one have gone for want of room.
+fn squeeze(names: &mut Names) {
+    for number in 0.. {
+        if names.tables[&ShardId(1)].dirs[&ino(1)].bytes == dir::DIR_BYTES {
+            break;
+        }
+        put(names, ino(2), &format!("n{number}"), file(1_000 + number), 20);
+    }
+    names.forget_dir(ino(2));
+}
+
+/// Goal: a listing makes a directory complete only if no name of it went since it was asked for: be it one that came behind the
+/// answer, or one of the answer's own, or one that is known to be absent; and only if it is not older than what went.
+#[test]
+fn what_went_since_the_question_is_not_absent() {
+    let dir = ino(1);
+    // Another lane learns of a name that has come since.
+    let mut names = names(20_000);
+    let asked = names.before(dir);
+    put(&mut names, dir, "new", file(5), 12);
+    squeeze(&mut names);
+    names.put_lines((dir, ERA), &[line(3, "c")], LogIndex(10));
+    listed_as_of(&mut names, asked, 10, (0, &[line(3, "c")], true));
+    assert_eq!((find(&mut names, dir, "new"), find(&mut names, dir, "z")), (Found::Unknown, Found::Unknown));
+    // The same, asked for afterwards by a server that went back: no newer than what went.
+    let asked = names.before(dir);
+    listed_as_of(&mut names, asked, 11, (0, &[], true));
+    assert_eq!(find(&mut names, dir, "new"), Found::Unknown);
+    // The first lines go while the last ones are taken over.
+    let asked = names.before(dir);
+    names.put_lines((dir, ERA), &[line(3, "c"), line(4, "d")], LogIndex(12));
+    squeeze(&mut names);
+    names.put_lines((dir, ERA), &[line(5, "e")], LogIndex(12));
+    listed_as_of(&mut names, asked, 12, (0, &[line(3, "c"), line(4, "d"), line(5, "e")], true));
+    assert_eq!((find(&mut names, dir, "c"), names.part(dir, ERA, 0)), (Found::Unknown, None));
+    // One that was there, and is not any more.
+    let asked = names.before(dir);
+    put(&mut names, dir, "gone", None, 13);
+    squeeze(&mut names);
+    listed_as_of(&mut names, asked, 13, (0, &[line(6, "gone")], true));
+    assert_eq!((find(&mut names, dir, "z"), names.part(dir, ERA, 0)), (Found::Unknown, None));
+    // Nothing went: complete.
+    let asked = names.before(dir);
+    put(&mut names, dir, "new", file(5), 13);
+    listed_as_of(&mut names, asked, 13, (0, &[], true));
+    assert_eq!(find(&mut names, dir, "z"), Found::Absent);
+    // A hole is made, or this mount changes something: what was asked before is no part.
+    for change in [
+        |names: &mut Names| names.forget_name(ino(1), b"y"),
+        |names: &mut Names| {
+            names.changed((ino(1), ERA), b"y", LogIndex(14));
+        },
+    ] {
+        let asked = names.before(dir);
+        change(&mut names);
+        listed_as_of(&mut names, asked, 14, (0, &[], true));
+        assert_eq!(names.part(dir, ERA, 0), None);
+        let asked = names.before(dir);
+        listed_as_of(&mut names, asked, 13, (0, &[], true));
+        listed_as_of(&mut names, asked, 14, (0, &[], true));
+        assert!(names.part(dir, ERA, 0).is_some());
+    }
     assert_eq!(names.counted(), names.bytes());
 }
 

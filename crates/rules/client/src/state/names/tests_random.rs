@@ -38,12 +38,25 @@ struct Own {
     is_old: bool,
 }
 
+/// A part of a listing on its way, or being taken over.
+struct Asked {
+    dir: usize,
+    era: u64,
+    seen: Before,
+    index: LogIndex,
+    part: (u64, Part),
+    is_put: bool,
+    /// Something was recalled, or changed here, since it was asked for.
+    is_old: bool,
+}
+
 struct Bed {
     rng: Rng,
     names: Names,
     dirs: Vec<Truth>,
     sizes: BTreeMap<Ino, u64>,
     own: Vec<Own>,
+    asked: Vec<Asked>,
     index: u64,
     serial: u64,
     era: u64,
@@ -61,6 +74,7 @@ impl Bed {
             dirs: inos.iter().map(truth).collect(),
             sizes: BTreeMap::new(),
             own: Vec::new(),
+            asked: Vec::new(),
             index: 1,
             serial: 100,
             era: 1,
@@ -93,6 +107,9 @@ impl Bed {
         for own in self.own.iter_mut().filter(|own| of(self.dirs[own.dir].ino)) {
             own.is_old = true;
         }
+        for asked in self.asked.iter_mut().filter(|asked| of(self.dirs[asked.dir].ino)) {
+            asked.is_old = true;
+        }
     }
 
     fn is_quiet(&self, dir: usize) -> bool {
@@ -107,7 +124,7 @@ impl Bed {
         let dir = self.rng.below(3) as usize;
         let (name, ino, era) = (self.name(), self.dirs[dir].ino, self.era);
         let index = LogIndex(self.index);
-        match self.rng.below(20) {
+        match self.rng.below(22) {
             // Elsewhere, after a recall.
             0 => {
                 self.names.forget_name(ino, name.as_bytes());
@@ -137,6 +154,7 @@ impl Bed {
             4 | 5 => {
                 let what = self.changes(dir, &name);
                 self.own.push(Own { dir, name, what, index: self.index, is_settled: false, is_old: false });
+                self.asked.iter_mut().filter(|asked| asked.dir == dir).for_each(|asked| asked.is_old = true);
             }
             6..12 => self.settles(),
             12..16 if self.is_quiet(dir) => {
@@ -151,6 +169,7 @@ impl Bed {
                 self.names.put_attr(era, &own, index);
             }
             17 if self.is_quiet(dir) => self.lists(dir),
+            18.. => self.is_listed(),
             _ => {}
         }
         while let Some(left) = self.names.next_left() {
@@ -188,11 +207,25 @@ impl Bed {
         let after = lines.last().map_or(0, |line| line.cookie);
         let mut parts = vec![(0, Part { lines, end: false, parent: Ino(1) })];
         parts.push((after, Part { lines: rest, end: true, parent: Ino(1) }));
-        for (after, part) in parts {
+        let (seen, index) = (self.names.before(place.0), LogIndex(self.index));
+        for part in parts {
             if self.rng.below(6) > 0 {
-                self.names.put_lines(place, &part.lines, LogIndex(self.index));
-                self.names.listed(place, after, part);
+                self.asked.push(Asked { dir, era: place.1, seen, index, part, is_put: false, is_old: false });
             }
+        }
+    }
+
+    /// The oldest answer is taken over, perhaps only half of it.
+    fn is_listed(&mut self) {
+        let Some(asked) = self.asked.first_mut() else { return };
+        let place = (self.dirs[asked.dir].ino, asked.era);
+        let may_put = !asked.is_old && self.own.iter().all(|own| own.dir != asked.dir || own.is_settled);
+        if may_put && !core::mem::replace(&mut asked.is_put, true) {
+            return self.names.put_lines(place, &asked.part.1.lines, asked.index);
+        }
+        let Asked { seen, index, part, .. } = self.asked.remove(0);
+        if may_put {
+            self.names.listed(place, seen, index, part);
         }
     }
 
