@@ -4,12 +4,12 @@
 //! Nothing of an inode is told from memory of which something of this mount itself is under way, or not told to its shard.
 
 use crate::lane::Lane;
-use crate::limits::LINES_AT_ONCE;
+use crate::limits::{GIVEN_BACK_AT_ONCE, LINES_AT_ONCE};
 use crate::port::{Cell, Port};
 use crate::state::{Before, Change, Found, Inode, Line, Part, Shared, Told};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Attr, Ino, Kind, LogIndex, Millis, ShardId};
+use skep_types::{Attr, Ino, Kind, LogIndex, Millis, NodeId, ShardId};
 use skep_wire::meta::{DirEntry, EntryReply, List, ListReply};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -139,9 +139,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// This mount has taken this name away: from a directory that is gone, or from something that has another one by now, and
-    /// perhaps that name from a directory. (`None`: they are exchanged.)
-    pub(crate) fn moved_name(&self, dirs: [Option<Ino>; 2], name: Option<&[u8]>, told: Option<&Told>) {
+    /// This mount has taken a name away from a directory that is gone, or has given another one to what it led to, perhaps in
+    /// the place of something else. (`None`: they are exchanged.)
+    pub(crate) fn moved_name(&self, dirs: [Option<Ino>; 2], names: Option<[&[u8]; 2]>, told: Option<&Told>) {
         let ([Some(dir), _], Some(told)) = (dirs, told) else { return };
         let now = self.port.boot();
         self.shared.with(|s| {
@@ -160,8 +160,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 [Found::There(..), Found::Absent] => true,
                 _ => false,
             };
-            if let Some(name) = name.filter(|_| is_gone) {
-                s.made_name(dir, name, None, told, now);
+            if let Some([from, to]) = names {
+                if is_gone {
+                    s.made_name(dir, from, None, told, now);
+                }
+                if let (Some(dir), Found::There(moved, kind, _)) = (dirs[1], &told.before[0]) {
+                    s.made_name(dir, to, Some((*moved, *kind)), told, now);
+                }
             }
             s.touched(dirs, told, now);
         });
@@ -335,8 +340,24 @@ impl Shared {
         })
     }
 
-    /// It was answered as of `index`, or is given up: what it names is not known.
+    /// A change that was given up may have been made all the same: a directory that it takes away, or moves, is not known.
+    pub(crate) fn may_have_moved(&mut self, change: &Change) {
+        change.found.into_iter().flatten().for_each(|ino| self.forget_moved(ino));
+        if let Some(shard) = change.some_dir_of {
+            self.forget_leased(shard);
+        }
+    }
+
+    /// It was answered as of `index`, or is given up: what it names is not known, nor are attributes of what it changes.
     pub(crate) fn own_change_ended(&mut self, change: &Change, index: Option<LogIndex>) {
+        let shard = change.inos[0].map(Ino::shard);
+        let others = change.inos.iter().filter(|_| change.names == [const { None }; 2]).chain(&change.found);
+        for ino in others.flatten().filter(|ino| Some(ino.shard()) == shard) {
+            match index {
+                Some(index) => self.names.is_another((*ino, self.leases.era(ino.shard())), index),
+                None => self.names.forget_attr(*ino),
+            }
+        }
         for (dir, name) in change.names.iter().flatten() {
             // Another shard's log has numbers of its own.
             match index.filter(|_| change.inos[0].is_some_and(|ino| ino.shard() == dir.shard())) {
@@ -354,6 +375,16 @@ impl Shared {
         }
     }
 
+    /// Leases of `node` under which nothing was kept: answers to changes give some, and nobody would give them back.
+    pub(crate) fn give_back_unkept(&mut self, node: NodeId) {
+        for _ in 0..GIVEN_BACK_AT_ONCE {
+            let Some(ino) = self.leases.next_fresh(node) else { return };
+            if !self.names.knows(ino) {
+                self.leases.give_back(ino);
+            }
+        }
+    }
+
     fn give_back_left(&mut self) {
         while let Some(dir) = self.names.next_left() {
             // It may have been asked for again since: without a lease nothing of it may stay.
@@ -365,3 +396,5 @@ impl Shared {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_shared;

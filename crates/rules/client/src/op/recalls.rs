@@ -16,7 +16,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Tells shards of `node` what is used no longer. `false`: some may not have heard it.
     pub(crate) async fn report_leases(&self, node: NodeId) -> bool {
         let reports = match self.leases {
-            true => self.shared.with(|s| s.leases.take_reports(node)),
+            true => self.shared.with(|s| {
+                s.give_back_unkept(node);
+                s.leases.take_reports(node)
+            }),
             false => Vec::new(),
         };
         if reports.is_empty() {
@@ -47,18 +50,24 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// It was answered, or given up.
     pub(crate) fn own_change_ends(&self, job: &mut Job<'_>, change: Change) {
         let To::Shard(shard) = job.to else { return };
-        let became = match job.is_answered {
-            true if job.changing => Became::Settled,
-            false if job.unsure => Became::InDoubt,
-            _ => Became::Over,
-        };
         let (told, now) = (job.told.as_mut().filter(|_| job.is_answered), self.port.boot());
         self.shared.with(|s| {
-            let index = told.as_ref().map(|told| told.index);
+            let index = told.as_ref().filter(|told| s.leases.is_of_its_term(told)).map(|told| told.index);
             if let Some(told) = told {
                 told.before = s.known_of(&change, now);
             }
+            if !job.is_answered {
+                s.may_have_moved(&change);
+            }
             s.own_change_ended(&change, index);
+            let became = match job.is_answered {
+                true if job.changing => Became::Settled,
+                // Nothing of a session that has ended is done any more.
+                false if job.unsure && s.sender().is_none_or(|sender| sender == job.sent_as) => {
+                    Became::InDoubt
+                }
+                _ => Became::Over,
+            };
             s.leases.changed((self.slot(), shard), change, became);
         });
     }
@@ -76,9 +85,14 @@ impl Shared {
                 entry.into_iter().for_each(|entry| self.names.forget_attr(entry));
             }
             (RecallKind::Entry, _, Some(entry)) => self.names.forget_attr(entry),
-            (RecallKind::Attributes, ..) => self.names.forget_attr(recall.ino),
+            (RecallKind::Attributes, ..) => {
+                self.names.forget_attr(recall.ino);
+                // What its `..` leads to stands in its listing.
+                self.names.forget_parts(recall.ino);
+            }
             _ => self.names.forget_dir(recall.ino),
         }
+        [Some(recall.ino), recall.entry].into_iter().flatten().for_each(|ino| self.acls.forget(ino));
     }
 }
 

@@ -29,7 +29,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let (done, told) = self.settle_told(job).await;
             done?;
             self.shared.with(|s| s.ghosts.removed(parent, bytes));
-            self.moved_name([Some(parent), None], Some(bytes), told.as_deref());
+            self.moved_name([Some(parent), None], Some([bytes, bytes]), told.as_deref());
             Ok(())
         };
         self.errno(result.await)

@@ -45,8 +45,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let job = job.naming(parent, from).naming(to_parent, to);
             let (done, told) = self.settle_told(job).await;
             done.map_err(|refusal| self.explain("rename", parent.shard(), refusal))?;
-            let gone = (!exchange).then_some(from);
-            self.moved_name([Some(parent), Some(to_parent)], gone, told.as_deref());
+            let names = (!exchange).then_some([from, to]);
+            self.moved_name([Some(parent), Some(to_parent)], names, told.as_deref());
             self.shared.with(|s| {
                 s.ghosts.moved(parent, from);
                 match exchange {

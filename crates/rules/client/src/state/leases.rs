@@ -14,6 +14,7 @@ pub use own::{Became, Change, OwnChanges};
 
 use super::Found;
 use crate::limits::{GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE};
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use skep_types::{Attr, Incarnation, Ino, LogIndex, Millis, NodeId, ShardId, Slot, Term};
@@ -111,6 +112,8 @@ struct OfShard {
     /// Moves when all of them end.
     era: u64,
     held: BTreeMap<Ino, Held>,
+    /// Of these it was not looked whether anything is kept under them.
+    fresh: VecDeque<Ino>,
     /// Requests on their way whose answers may give leases.
     flights: BTreeSet<u64>,
     /// The highest recall of each inode of which such a request may bring an older grant.
@@ -120,7 +123,7 @@ struct OfShard {
     /// There were more: answers to requests up to the first give no grant up to the second.
     floor: (u64, u64),
     /// Heard, and not confirmed.
-    unconfirmed: Vec<u64>,
+    unconfirmed: BTreeSet<u64>,
     back: VecDeque<(Ino, u64)>,
     /// It may wait to hear that nothing of its earlier terms is used.
     is_to_hear: bool,
@@ -273,9 +276,7 @@ impl Leases {
         } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
             held.since = held.since.max(recall.number + 1);
         }
-        if !of.unconfirmed.contains(&recall.number) {
-            of.unconfirmed.push(recall.number);
-        }
+        of.unconfirmed.insert(recall.number);
         true
     }
 
@@ -310,6 +311,11 @@ impl Leases {
         (is_of_now && of.held.get(&ino)?.since <= number).then_some(era)
     }
 
+    /// Does the shard's present term say that? Another one's indexes are no measure for it.
+    pub fn is_of_its_term(&self, told: &Told) -> bool {
+        self.shards.get(&told.shard).is_some_and(|of| of.term == told.term)
+    }
+
     /// Has this mount changed nothing of `ino` since that was asked?
     pub fn is_fresh(&self, ino: Ino, told: &Told) -> bool {
         self.own.is_fresh(ino, told.sent.serial)
@@ -336,6 +342,12 @@ impl Leases {
         }
     }
 
+    /// The next lease of `node` of which it was not looked whether anything is kept under it.
+    pub fn next_fresh(&mut self, node: NodeId) -> Option<Ino> {
+        let mut of_node = self.shards.values_mut().filter(|of| of.node == node);
+        of_node.find_map(|of| of.fresh.pop_front())
+    }
+
     /// What was asked of `ino` until now is not kept.
     pub fn is_another(&mut self, ino: Ino) {
         self.own.is_old(ino, self.serial);
@@ -344,9 +356,14 @@ impl Leases {
     /// Nothing that was told of `shard` until now is believed, or on its way to be.
     pub fn forget_shard(&mut self, shard: ShardId) {
         self.own.all_is_old(self.serial);
-        if let Some(of) = self.shards.get_mut(&shard) {
-            of.forgotten = self.serial;
+        let Some(of) = self.shards.get_mut(&shard) else { return };
+        of.forgotten = self.serial;
+        let node = of.node;
+        if of.held.is_empty() {
             self.ended.extend(of.end());
+        } else {
+            // Else the server would go on counting them.
+            self.lapse(node);
         }
     }
 
@@ -426,8 +443,13 @@ impl OfShard {
         if is_older || (serial <= self.floor.0 && number <= self.floor.1) {
             return;
         }
-        let held = self.held.entry(ino).or_insert(Held { since: number, number });
-        held.number = held.number.max(number);
+        match self.held.entry(ino) {
+            Entry::Occupied(mut held) => held.get_mut().number = held.get().number.max(number),
+            Entry::Vacant(place) => {
+                place.insert(Held { since: number, number });
+                self.fresh.push_back(ino);
+            }
+        }
     }
 
     /// Grants up to `number` of `ino` are not believed, as long as there can be some: in answers to requests up to `serial`.
@@ -462,6 +484,7 @@ impl OfShard {
     fn end(&mut self) -> Option<BTreeMap<Ino, Held>> {
         self.era += 1;
         self.back.clear();
+        self.fresh.clear();
         Some(core::mem::take(&mut self.held)).filter(|held| !held.is_empty())
     }
 
@@ -481,7 +504,7 @@ impl OfShard {
         let most = self.unconfirmed.len().min(TOLD_AT_ONCE);
         let back = self.back.len().min(GIVEN_BACK_AT_ONCE);
         let anew = core::mem::take(&mut self.is_to_hear).then_some(true);
-        let confirmed = self.unconfirmed.drain(..most).collect();
+        let confirmed = core::iter::from_fn(|| self.unconfirmed.pop_first()).take(most).collect();
         Recalled { term: self.term, confirmed, back: self.back.drain(..back).collect(), anew }
     }
 }

@@ -209,6 +209,29 @@ impl Names {
         }
     }
 
+    /// This mount changed an inode other than by its names, or took it elsewhere: of its attributes nothing older than `index`
+    /// counts.
+    pub fn is_another(&mut self, (ino, era): (Ino, u64), index: LogIndex) {
+        let table = self.table(ino.shard(), era);
+        table.raise(ino, index);
+        if let Some(dir) = table.dirs.get_mut(&ino) {
+            dir.is_another(index);
+        }
+        self.forget_attr(ino);
+    }
+
+    /// The listing of a directory is not known any more, though its names are.
+    pub fn forget_parts(&mut self, ino: Ino) {
+        if let Some(era) = self.era(ino)
+            && self.knows(ino)
+        {
+            self.change(ino, era, |dir| {
+                dir.forget_parts();
+                None
+            });
+        }
+    }
+
     /// Nor attributes of this inode: a directory's own, or those that a lease on a directory covers.
     pub fn forget_attr(&mut self, ino: Ino) {
         let Some(table) = self.tables.get_mut(&ino.shard()) else { return };
@@ -248,7 +271,8 @@ impl Names {
         self.left.pop()
     }
 
-    fn knows(&self, dir: Ino) -> bool {
+    /// Is anything of `dir` kept?
+    pub fn knows(&self, dir: Ino) -> bool {
         self.tables.get(&dir.shard()).is_some_and(|table| table.dirs.contains_key(&dir))
     }
 

@@ -1,9 +1,9 @@
 //! What a mount answers by itself: requests are counted, and what it says is compared with what is so.
 
+use crate::limits::HOLES_MAX;
 use crate::op::recalls::tests::{T, beside, cluster, holder, leased, listens, make};
-use crate::state::{Shared, Source, Told};
-use crate::testing::{Cluster, FakeLane, Fault, METAD, attr, block_on, lane_beside, mount, mount_with, step};
-use crate::{Limits, Listed, NewNode, RenameHow};
+use crate::testing::{Cluster, FakeLane, Fault, block_on, lane_beside, mount, mount_with, step};
+use crate::{Listed, NewNode, RenameHow};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -11,12 +11,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::pin::pin;
-use skep_types::{Attr, Errno, Incarnation, Ino, Kind, LogIndex, Millis, SetAttr, ShardId, Term};
+use skep_types::{Attr, Errno, Ino, Kind, SetAttr};
 use skep_wire::Message;
-use skep_wire::meta::{
-    ChangeAttr, Create, GetAttr, Grant, LeaseKind, LeaseTime, List, Lookup, MakeNode, Open, RemoveDir,
-    Rename, ShardStamp, Unlink,
-};
+use skep_wire::meta::{ChangeAttr, Create, GetAttr, List, Lookup, MakeNode, Open, RemoveDir, Rename, Unlink};
 
 const ROOT: Ino = Ino::ROOT;
 const DIR: NewNode = NewNode { kind: Kind::Dir, mode: 0o755, umask: 0, uid: 1, gid: 2, rdev: 0 };
@@ -219,6 +216,54 @@ fn a_directory_on_its_way_out_is_asked_for() {
     }
 }
 
+/// Goal: a directory that this mount removed is not told from memory when the answer was lost and nobody waited for it, be its
+/// name known or not.
+#[test]
+fn a_removal_that_was_given_up_may_have_been_made() {
+    for is_known in [true, false] {
+        let cluster = cluster();
+        let (lane, _ear) = holder(&cluster);
+        let beside = lane_beside(&cluster, &lane);
+        let dir = block_on(lane.make_node(ROOT, b"d", DIR)).unwrap().ino;
+        assert_eq!(counted(&cluster, beside.getattr(dir)).0, 0);
+        if !is_known {
+            lane.shared.borrow_mut().names.forget_name(ROOT, b"d");
+        }
+        cluster.borrow_mut().fail(RemoveDir::KIND, &[Fault::LoseAnswer]);
+        {
+            let mut removes = pin!(lane.rmdir(ROOT, b"d"));
+            assert!(step(removes.as_mut()).is_pending());
+            cluster.borrow_mut().cancelled = true;
+            assert_eq!(block_on(removes), Err(Errno::EINTR));
+            cluster.borrow_mut().cancelled = false;
+        }
+        block_on(lane.make_node(ROOT, b"1", DIR)).unwrap();
+        assert!(counted(&cluster, beside.getattr(dir)).0 > 0);
+    }
+}
+
+/// Goal: what was given up in a session that has ended since is not done any more, and is in nobody's way.
+#[test]
+fn a_new_session_ends_doubts() {
+    let cluster = cluster();
+    let (lane, ear) = holder(&cluster);
+    let beside = lane_beside(&cluster, &lane);
+    makes_closed(&lane, b"f");
+    cluster.borrow_mut().fail(Unlink::KIND, &[Fault::LoseRequest]);
+    {
+        let mut removes = pin!(lane.unlink(ROOT, b"f"));
+        assert!(step(removes.as_mut()).is_pending());
+        cluster.borrow_mut().fail(Lookup::KIND, &[Fault::Refuse(skep_wire::Status::FENCED)]);
+        let mut looks = pin!(beside.lookup(ROOT, b"y"));
+        assert!(step(looks.as_mut()).is_pending() && step(looks.as_mut()).is_pending());
+        block_on(ear.housekeeping());
+        assert_eq!(block_on(looks), Err(Errno::ENOENT));
+        assert!(block_on(removes).is_err());
+    }
+    block_on(list(&beside, false)).unwrap();
+    assert_eq!([1, 0].map(|_| counted(&cluster, beside.lookup(ROOT, b"f")).0), [1, 0]);
+}
+
 /// Goal: an open for writing that was lost may still come, and then nobody is told of what others write: until the lane's next
 /// change has been answered the file's attributes are asked for.
 #[test]
@@ -257,39 +302,19 @@ fn a_rename_that_moves_nothing_leaves_the_name() {
     assert_eq!(block_on(lane.lookup(ROOT, b"g")).map(|attr| attr.ino), Ok(file.ino));
 }
 
-/// Goal: what went for want of room lost its lease, and what was learned of it in between goes as well: nobody would have been
-/// told of its changes.
+/// Goal: what this mount gives another name to is known by it, so a directory stays known completely however many there are.
 #[test]
-fn what_lost_its_lease_is_not_known() {
-    const NOW: Millis = Millis(1);
-    let mut shared = Shared::new(Limits { cache_bytes: 4_000, ..leased() });
-    let dir = Attr { kind: Kind::Dir, ..attr(2, 1, 0) };
-    let grants = |shared: &mut Shared, number| {
-        let from = Source { node: METAD, life: Incarnation(1), shard: ShardId(0), term: Term(1) };
-        let grant = Grant { ino: Ino(2), kind: LeaseKind::Shared, number };
-        let stamp = ShardStamp {
-            grants: Some(vec![grant]),
-            renews: Some(LeaseTime { ms: T, ended: 0 }),
-            ..ShardStamp::new(Term(1), LogIndex(1), LogIndex(1))
-        };
-        let sent = shared.leases.sends(METAD, ShardId(0), NOW, true);
-        shared.leases.answered(&from, &sent, &stamp, NOW);
-        shared.leases.is_over(ShardId(0), &sent);
-        Told::new(&from, sent, &stamp)
-    };
-    let told = grants(&mut shared, 1);
-    shared.learn_attr(&dir, &told, NOW);
-    assert_eq!(shared.known_attr(Ino(2), NOW).as_ref(), Some(&dir));
-    let era = shared.leases.era(ShardId(0));
-    for number in 3..60 {
-        shared.names.put_name((Ino(number), era), b"n", None, LogIndex(1));
+fn renames_leave_no_holes() {
+    let cluster = cluster();
+    let (lane, ear) = holder(&cluster);
+    block_on(list(&lane, false)).unwrap();
+    for number in 0..HOLES_MAX + 8 {
+        makes_closed(&lane, b"new");
+        let to = alloc::format!("{number}");
+        block_on(lane.rename(ROOT, b"new", ROOT, to.as_bytes(), RenameHow::default())).unwrap();
+        block_on(ear.housekeeping());
     }
-    assert_eq!(shared.known_attr(Ino(2), NOW), None);
-    let told = grants(&mut shared, 2);
-    shared.learn_attr(&dir, &told, NOW);
-    grants(&mut shared, 3);
-    assert!(shared.leases.believes(Ino(2), NOW).is_some());
-    assert_eq!(shared.known_attr(Ino(2), NOW), None);
+    assert_eq!(counted(&cluster, lane.lookup(ROOT, b"absent")), (0, Err(Errno::ENOENT)));
 }
 
 /// Goal: a listing with attributes asks nobody if the leases cover all of them.

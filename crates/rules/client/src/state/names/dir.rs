@@ -209,7 +209,12 @@ impl Dir {
         known.and_then(|fact| fact.what).map(|(ino, _)| ino)
     }
 
-    fn forget_parts(&mut self) {
+    /// This mount changed its attributes, as of `index`.
+    pub fn is_another(&mut self, index: LogIndex) {
+        self.changed = self.changed.max(index);
+    }
+
+    pub fn forget_parts(&mut self) {
         self.bytes -= core::mem::take(&mut self.parts_bytes);
         self.spent.append(&mut self.parts);
     }
@@ -288,15 +293,18 @@ impl Dir {
 
     /// It ends.
     pub fn end(self) -> Gone {
-        Gone { life: self.life, names: self.names, parts: self.parts }
+        Gone { life: self.life, names: self.names, parts: self.parts, lines: Vec::new() }
     }
 
     /// Parts that are to be freed.
     pub fn take_spent(&mut self) -> Option<Gone> {
         let parts = core::mem::take(&mut self.spent);
-        (!parts.is_empty()).then(|| Gone { life: 0, names: BTreeMap::new(), parts })
+        (!parts.is_empty()).then(|| Gone { life: 0, names: BTreeMap::new(), parts, lines: Vec::new() })
     }
 }
+
+/// Lines of a part that are freed at once.
+const LINES_FREED: usize = 8;
 
 /// What is left of one to be freed.
 #[derive(Debug)]
@@ -304,12 +312,19 @@ pub struct Gone {
     pub life: u64,
     names: BTreeMap<Key, Fact>,
     parts: BTreeMap<u64, Arc<Part>>,
+    lines: Vec<Line>,
 }
 
 impl Gone {
     /// Frees a little. `None`: nothing is left; else an inode that had a name.
     pub fn next(&mut self) -> Option<Option<Ino>> {
-        if self.parts.pop_first().is_some() {
+        if !self.lines.is_empty() {
+            self.lines.truncate(self.lines.len().saturating_sub(LINES_FREED));
+            return Some(None);
+        }
+        if let Some((_, part)) = self.parts.pop_first() {
+            // Who answers from it just now frees it.
+            self.lines = Arc::try_unwrap(part).map(|part| part.lines).unwrap_or_default();
             return Some(None);
         }
         self.names.pop_first().map(|(_, fact)| fact.what.map(|(ino, _)| ino))

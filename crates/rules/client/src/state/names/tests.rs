@@ -270,3 +270,23 @@ fn memory_is_bounded() {
     }
     assert!(names.dirs.is_empty() && names.shards.is_empty());
 }
+
+/// Goal: a part of a listing is freed some lines at a time: it may have a thousand.
+#[test]
+fn a_part_is_freed_little_by_little() {
+    let mut names = names(CACHE_MAX);
+    let dir = ino(1);
+    names.made(ERA, &dir_attr(dir, 1), LogIndex(5));
+    let lines: Vec<Line> = (1..=1_000).map(|number| line(number, "n")).collect();
+    listed(&mut names, 0, &lines, true);
+    names.forget_parts(dir);
+    assert_eq!(names.part(dir, ERA, 0), None);
+    for _ in 0..3 {
+        assert!(!names.dirs.is_empty());
+        put(&mut names, dir, "a", None, 7);
+    }
+    for _ in 0..2 {
+        put(&mut names, dir, "a", None, 7);
+    }
+    assert!(names.dirs.is_empty() && find(&mut names, dir, "b") == Found::Absent);
+}
