@@ -21,15 +21,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (boot, now) = (self.port.boot(), self.port.now());
         self.shared.with(|s| {
             let found = s.known_entry(parent, name, boot)?;
-            if let Some(attr) = &found {
-                s.ghosts.seen(parent, name, attr);
+            Some(found.map(|attr| {
+                s.ghosts.seen(parent, name, &attr);
                 s.acls.seen(attr.ino, attr.change, now);
-            }
-            Some(found)
+                s.inodes.merge(attr)
+            }))
         })
     }
 
-    /// Attributes of a directory, if they are known.
+    /// Attributes of an inode, if they are known.
     pub(crate) fn known_attr(&self, ino: Ino) -> Option<Attr> {
         if !self.leases {
             return None;
@@ -38,7 +38,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.shared.with(|s| {
             let attr = s.known_attr(ino, boot)?;
             s.acls.seen(ino, attr.change, now);
-            Some(attr)
+            Some(s.inodes.merge(attr))
         })
     }
 
@@ -199,10 +199,14 @@ impl Shared {
         }
     }
 
+    /// A directory's, or those of an entry that the lease on its directory covers.
     fn known_attr(&mut self, ino: Ino, now: Millis) -> Option<Attr> {
-        let era = self.leases.believes(ino, now)?;
-        let attr = self.names.attr(ino, era).filter(|_| self.ghosts.get(ino).is_none())?;
-        self.says_nothing_else(&attr).then_some(attr)
+        let era = self.leases.era(ino.shard());
+        let attr = match self.names.covered(ino, era) {
+            Some((dir, attr)) => self.leases.believes(dir, now).is_some().then_some(attr),
+            None => self.names.attr(ino, self.leases.believes(ino, now)?),
+        };
+        attr.filter(|attr| self.ghosts.get(ino).is_none() && self.says_nothing_else(attr))
     }
 
     /// Under one lock, so that what is taken back is in no answer that comes behind; a part is not longer than what is asked for.
@@ -226,22 +230,14 @@ impl Shared {
     }
 
     fn is_known_without(&mut self, ino: Ino, flags: u32, now: Millis) -> bool {
-        let era = self.leases.era(ino.shard());
-        let attr = match self.names.covered(ino, era) {
-            Some((dir, attr)) if self.leases.believes(dir, now) == Some(era) => {
-                Some(attr).filter(|attr| self.says_nothing_else(attr))
-            }
-            Some(_) => None,
-            None => self.known_attr(ino, now),
-        };
-        attr.is_some_and(|attr| attr.flags & flags == flags)
+        self.known_attr(ino, now).is_some_and(|attr| attr.flags & flags == flags)
     }
 
-    /// Nothing that this mount does, or has done and not told, makes these attributes others.
+    /// Nothing that this mount does, or has done and not told, makes these attributes others. (Who only reads does not.)
     fn says_nothing_else(&self, attr: &Attr) -> bool {
         let is_idle = |inode: &Inode| {
             let newer = inode.attr.as_ref().is_some_and(|known| known.change > attr.change);
-            inode.uses() == 0 && inode.mark.is_none() && !inode.is_changing() && !newer
+            inode.writers == 0 && inode.mark.is_none() && !inode.is_changing() && !newer
         };
         self.leases.own.is_free(attr.ino) && self.inodes.get(attr.ino).is_none_or(is_idle)
     }

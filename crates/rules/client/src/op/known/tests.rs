@@ -13,7 +13,9 @@ use core::cell::RefCell;
 use core::pin::pin;
 use skep_types::{Attr, Errno, Ino, Kind, SetAttr};
 use skep_wire::Message;
-use skep_wire::meta::{ChangeAttr, Create, GetAttr, List, Lookup, MakeNode, Open, RemoveDir, Rename, Unlink};
+use skep_wire::meta::{
+    ChangeAttr, Create, GetAttr, List, Lookup, MakeNode, Open, OpenMode, RemoveDir, Rename, Unlink,
+};
 
 const ROOT: Ino = Ino::ROOT;
 const DIR: NewNode = NewNode { kind: Kind::Dir, mode: 0o755, umask: 0, uid: 1, gid: 2, rdev: 0 };
@@ -73,6 +75,14 @@ fn a_warm_look_asks_nobody() {
     block_on(plain.release(opened.handle));
     block_on(plain.housekeeping());
     assert_eq!([1, 0].map(|_| counted(&cluster, lane.lookup(ROOT, b"f")).0), [1, 0]);
+    // By its number, and while it is open for reading, as well.
+    assert_eq!(counted(&cluster, lane.getattr(file.ino)).0, 0);
+    let reads = crate::OpenHow { mode: OpenMode::Read, ..crate::testing::BOTH };
+    let opened = block_on(lane.open(file.ino, reads)).unwrap();
+    assert_eq!(counted(&cluster, lane.lookup(ROOT, b"f")).0, 0);
+    assert_eq!(counted(&cluster, lane.getattr(file.ino)).0, 0);
+    assert_eq!(counted(&cluster, lane.listxattr(file.ino)).0, 0);
+    block_on(lane.release(opened.handle));
     // This one writes.
     block_on(lane.open(file.ino, crate::testing::BOTH)).unwrap();
     assert_eq!([1, 1].map(|_| counted(&cluster, lane.lookup(ROOT, b"f")).0), [1, 1]);
