@@ -308,6 +308,9 @@ impl Shared {
         if !live {
             inode.live_size = 0;
         }
+        if attr.flags & Attr::NO_CAPABILITY != 0 {
+            inode.no_capability = change;
+        }
         let attr = self.inodes.merge(attr);
         self.inodes.set_layout(ino, change, layout);
         if let Some(data) = inline {
