@@ -301,10 +301,12 @@ fn what_reads_in_place_takes_back_in_place() {
     bed.send(OTHER, GetAttr { ino: Ino::ROOT });
     let to = bed.send(OTHER, GetAttr { ino: Ino::ROOT });
     assert_eq!(granted(&bed, to), [Ino::ROOT]);
-    bed.forgets = true;
+    // No row is in memory any more, and the disk brings none.
+    (bed.forgets, bed.disk_works) = (true, false);
     let to = bed.send(ME, create(Ino::ROOT, "f"));
+    assert!(bed.reads.is_empty());
     assert_eq!(other.obey(&mut bed), 1);
-    assert!(bed.replies[&to].1.is_ok());
+    assert!(bed.reads.is_empty() && bed.replies[&to].1.is_ok());
     bed.check();
 }
 
