@@ -310,6 +310,24 @@ fn what_reads_in_place_takes_back_in_place() {
     bed.check();
 }
 
+/// Goal: what ended together is taken apart by ticks at once, though nothing else is to be done.
+#[test]
+fn what_lapsed_is_taken_apart_by_ticks() {
+    let (mut bed, _, _, dir) = bed();
+    let has = |bed: &Bed, to| granted(bed, to) == [dir];
+    let to = bed.send(OTHER, find(dir, "old"));
+    assert!(has(&bed, to) && bed.server.next_deadline() != Some(Millis(0)));
+    bed.works_off = false;
+    bed.wishes.insert(2, 1);
+    let to = bed.send(OTHER, find(dir, "old"));
+    assert!(has(&bed, to) && !bed.server.host.leases.is_swept());
+    assert_eq!(bed.server.next_deadline(), Some(Millis(0)));
+    bed.tick(0);
+    assert!(bed.server.host.leases.is_swept() && bed.server.next_deadline() != Some(Millis(0)));
+    assert!(bed.server.host.leases.has(ClientId(2), dir));
+    bed.check();
+}
+
 /// Goal: of a directory that goes while it is open nothing stays lent, to nobody.
 #[test]
 fn what_goes_is_lent_to_nobody() {
