@@ -177,6 +177,8 @@ pub const LEASE_HOLDERS_MAX: usize = 256;
 pub const BUSY_MAX: usize = 1 << 16;
 /// Inodes of which one answer tells that they have changed: of a rename both directories, what moves, and what goes.
 pub const CHANGED_PER_ANSWER: usize = 8;
+/// Leases that one step takes apart of those that ended together, with a term or a mount's lapse. They count as nothing before.
+pub const LEASES_SWEPT_PER_STEP: usize = 1_024;
 /// Leases that one answer gives.
 pub const GRANTS_PER_ANSWER: usize = 4;
 

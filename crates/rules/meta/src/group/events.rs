@@ -5,6 +5,7 @@ use super::{Group, Host, Request, not_ready};
 use crate::limit::{EVENTS_PER_MESSAGE_MAX, EVENTS_WAIT_MAX_MS};
 use crate::shard::Shard;
 use crate::store::Store;
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use skep_types::codec::Growing;
@@ -24,6 +25,10 @@ struct Parked {
 struct Outbox {
     last: u64,
     list: VecDeque<(u64, Event)>,
+    /// What became of wishes for locks, of all that is in the list.
+    locks: usize,
+    /// Tickets of those that were granted, each with the term: how often it is there.
+    granted: BTreeMap<(u64, Term), usize>,
     parked: Option<Parked>,
     /// When its client asked last.
     asked: Millis,
@@ -65,23 +70,18 @@ impl Events {
 
     /// What became of wishes for locks that the client has not confirmed.
     pub fn unconfirmed_locks(&self, client: ClientId) -> usize {
-        let list = self.boxes.get(&client).map(|outbox| &outbox.list);
-        list.map_or(0, |list| list.iter().filter(|(_, event)| matches!(event, Event::Lock(_))).count())
+        self.boxes.get(&client).map_or(0, |outbox| outbox.locks)
     }
 
     /// Was the client's wish granted in this term of its shard, as far as it has not confirmed that yet?
     pub fn was_granted(&self, client: ClientId, ticket: u64, term: Term) -> bool {
-        let granted = Event::Lock(LockOutcome { ticket, errno: 0, term });
-        let list = self.boxes.get(&client).map(|outbox| &outbox.list);
-        list.is_some_and(|list| list.iter().any(|(_, event)| *event == granted))
+        self.boxes.get(&client).is_some_and(|outbox| outbox.granted.contains_key(&(ticket, term)))
     }
 
     /// Something happened that the client is to hear of. Whoever tells sees to it that what is not confirmed is bounded,
     /// before it comes to that: events are not dropped.
     pub fn tell(&mut self, client: ClientId, event: Event) {
-        let outbox = self.outbox(client);
-        outbox.last += 1;
-        outbox.list.push_back((outbox.last, event));
+        self.outbox(client).put(event);
         self.answer_parked(client);
     }
 
@@ -130,9 +130,7 @@ impl Events {
         // What it knows is from an earlier life: it is to hear of this one, not to wait.
         let is_old = 0 < received && received < self.base;
         let outbox = self.outbox(client);
-        while outbox.list.front().is_some_and(|(number, _)| *number <= received) {
-            outbox.list.pop_front();
-        }
+        outbox.confirm(received);
         outbox.parked = Some(Parked { to, shard, until });
         outbox.asked = now;
         let waits = outbox.list.is_empty() && now < until && !is_old;
@@ -188,12 +186,44 @@ impl Events {
 }
 
 impl Outbox {
+    fn put(&mut self, event: Event) {
+        self.last += 1;
+        if let Event::Lock(outcome) = &event {
+            self.locks += 1;
+            if let Some(granted) = granted(outcome) {
+                *self.granted.entry(granted).or_default() += 1;
+            }
+        }
+        self.list.push_back((self.last, event));
+    }
+
+    /// Its client has heard what is numbered up to this.
+    fn confirm(&mut self, received: u64) {
+        while let Some((_, event)) = self.list.pop_front_if(|(number, _)| *number <= received) {
+            let Event::Lock(outcome) = event else { continue };
+            self.locks -= 1;
+            if let Some(granted) = granted(&outcome)
+                && let Entry::Occupied(mut times) = self.granted.entry(granted)
+            {
+                *times.get_mut() -= 1;
+                if *times.get() == 0 {
+                    times.remove();
+                }
+            }
+        }
+    }
+
     fn reply(&self) -> EventsReply {
         let told = self.list.iter().take(EVENTS_PER_MESSAGE_MAX);
         let events: Vec<Event> = told.map(|(_, event)| event.clone()).collect();
         let number = events.len().checked_sub(1).and_then(|at| self.list.get(at)).map(|(number, _)| *number);
         EventsReply { events: Growing(events), number: number.unwrap_or(self.last) }
     }
+}
+
+/// Ticket and term, if the wish was granted.
+fn granted(outcome: &LockOutcome) -> Option<(u64, Term)> {
+    (outcome.errno == 0).then_some((outcome.ticket, outcome.term))
 }
 
 impl<S: Store> Group<S> {
@@ -241,6 +271,7 @@ fn may_ask<S: Store>(host: &mut Host<S>, shard: &Shard, request: &Request) -> Re
 mod tests {
     use super::*;
     use alloc::vec;
+    use skep_wire::meta::{Recall, RecallKind};
 
     const CLIENT: ClientId = ClientId(7);
     const SHARD: ShardId = ShardId(3);
@@ -275,6 +306,50 @@ mod tests {
         assert!(ask(&mut events, number, 2, 50).is_empty(), "confirmed");
         events.tell_of_term(CLIENT, TermBegun { shard: SHARD, term: Term(51) });
         assert_eq!(events.take_due()[0].reply.number, number + 1);
+    }
+
+    /// Goal: what is counted of locks is what there is to tell, whatever else is told, taken back and confirmed beside.
+    #[test]
+    fn locks_are_counted_among_recalls() {
+        let (mut events, mut state, mut told) = (Events::new(Incarnation(1)), 7_u64, 0);
+        let mut draw = |most: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % most
+        };
+        for to in 0..2_000 {
+            match draw(12) {
+                0..6 => tell(&mut events, draw(9), [0, 0, 35][draw(3) as usize]),
+                6..8 => {
+                    let (ino, kind) = (skep_types::Ino::new(SHARD, to), RecallKind::Everything);
+                    let recall = Recall {
+                        shard: SHARD,
+                        term: Term(5),
+                        number: to,
+                        ino,
+                        kind,
+                        name: None,
+                        entry: None,
+                    };
+                    events.tell(CLIENT, recall.into());
+                }
+                8 => events.tell_of_term(CLIENT, TermBegun { shard: SHARD, term: Term(to) }),
+                9 if draw(4) == 0 => events.retract_recalls(CLIENT),
+                10 => {
+                    let received = events.outbox(CLIENT).last.saturating_sub(draw(30));
+                    told += ask(&mut events, received, to, 0).len();
+                }
+                11 if draw(100) == 0 => events.end(CLIENT),
+                _ => {}
+            }
+            let list = &events.outbox(CLIENT).list;
+            let locks = list.iter().filter(|(_, event)| matches!(event, Event::Lock(_))).count();
+            let is_there = |ticket| list.iter().any(|(_, event)| *event == lock(ticket, 0).into());
+            let granted: Vec<bool> = (0..9).map(is_there).collect();
+            assert_eq!(events.unconfirmed_locks(CLIENT), locks);
+            let says = (0..9).map(|ticket| events.was_granted(CLIENT, ticket, Term(5)));
+            assert_eq!(says.collect::<Vec<bool>>(), granted);
+        }
+        assert!(told > 100);
     }
 
     /// Goal: events are told at once or when they come, again until they are confirmed, and in order;

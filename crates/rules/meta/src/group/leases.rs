@@ -2,6 +2,7 @@
 //! like opens. See `docs/design/leases.md`.
 
 mod busy;
+mod holders;
 mod recalls;
 mod times;
 mod touched;
@@ -10,11 +11,14 @@ pub use recalls::Conflict;
 pub use touched::{Known, Touched, What, names_of, touched};
 
 use super::{Group, Request};
-use crate::limit::{LEASE_HOLDERS_MAX, LEASE_MS_MAX, LEASES_MAX, LEASES_PER_CLIENT_MAX};
+use crate::limit::{
+    LEASE_HOLDERS_MAX, LEASE_MS_MAX, LEASES_MAX, LEASES_PER_CLIENT_MAX, LEASES_SWEPT_PER_STEP,
+};
 use crate::store::{Store, StoreError};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use busy::Busy;
+use holders::Holders;
 use recalls::Recalls;
 use skep_types::{ClientId, Ino, Millis, Role, ShardId};
 use skep_wire::meta::{Grant, LeaseKind, LeaseTime, Recall, Wish};
@@ -23,10 +27,7 @@ use times::{Asked, Times, patience};
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Leases {
-    /// Who has a lease on what, and the number of the newest grant.
-    holders: BTreeMap<Ino, BTreeMap<ClientId, u64>>,
-    by_client: BTreeMap<ClientId, BTreeSet<Ino>>,
-    count: usize,
+    holders: Holders,
     /// Number of the newest grant or recall, of any client: so it rises for each.
     number: u64,
     times: Times,
@@ -43,21 +44,19 @@ impl Leases {
 
     /// Has anybody but `client` a lease on it?
     pub fn others(&self, ino: Ino, client: ClientId) -> bool {
-        self.holders.get(&ino).is_some_and(|of| of.keys().any(|holder| *holder != client))
+        self.holders.of(ino).any(|holder| holder != client)
     }
 
     /// Has anybody but `client` a lease on anything? Or are changes counted of something?
     pub fn has_others(&self, client: ClientId, now: Millis) -> bool {
-        self.by_client.len() > usize::from(self.by_client.contains_key(&client)) || self.busy.is_any(now)
+        self.holders.clients().len() > usize::from(self.has_any(client)) || self.busy.is_any(now)
     }
 
     /// Has any request to change these to wait for others?
     pub fn must_wait(&self, client: ClientId, items: &Touched) -> bool {
         items.iter().any(|(ino, what)| {
-            let others = self.holders.get(ino).into_iter().flat_map(BTreeMap::keys).copied();
-            others
-                .filter(|holder| *holder != client)
-                .any(|holder| !self.recalls.is_cleared(*ino, what, holder))
+            let mut others = self.holders.of(*ino).filter(|holder| *holder != client);
+            others.any(|holder| !self.recalls.is_cleared(*ino, what, holder))
         })
     }
 
@@ -68,17 +67,20 @@ impl Leases {
 
     /// Has `client` a lease on it?
     pub fn has(&self, client: ClientId, ino: Ino) -> bool {
-        self.by_client.get(&client).is_some_and(|inos| inos.contains(&ino))
+        self.holders.has(client, ino)
+    }
+
+    fn has_any(&self, client: ClientId) -> bool {
+        self.holders.count_of(client) > 0
     }
 
     /// May the answer to this request give a lease on `ino`?
     pub fn may_grant(&self, to: u64, ino: Ino) -> bool {
         self.wishes(to).is_some_and(|client| {
-            let of_client = self.by_client.get(&client).map_or(0, BTreeSet::len);
             let has_room = || {
-                self.count < LEASES_MAX
-                    && of_client < LEASES_PER_CLIENT_MAX
-                    && self.holders.get(&ino).map_or(0, BTreeMap::len) < LEASE_HOLDERS_MAX
+                self.holders.kept() < LEASES_MAX
+                    && self.holders.count_of(client) < LEASES_PER_CLIENT_MAX
+                    && self.holders.of(ino).count() < LEASE_HOLDERS_MAX
             };
             !self.recalls.blocks(ino) && (self.has(client, ino) || has_room())
         })
@@ -95,38 +97,14 @@ impl Leases {
             return None;
         }
         self.number += 1;
-        if self.holders.entry(ino).or_default().insert(client, self.number).is_none() {
-            self.count += 1;
-        }
-        self.by_client.entry(client).or_default().insert(ino);
+        self.holders.add(ino, client, self.number);
         Some(Grant { ino, kind: LeaseKind::Shared, number: self.number })
-    }
-
-    fn end(&mut self, ino: Ino, client: ClientId) {
-        self.less(ino, client);
-        if let Some(inos) = self.by_client.get_mut(&client) {
-            inos.remove(&ino);
-            if inos.is_empty() {
-                self.by_client.remove(&client);
-            }
-        }
-    }
-
-    fn less(&mut self, ino: Ino, client: ClientId) {
-        let Some(of) = self.holders.get_mut(&ino) else { return };
-        if of.remove(&client).is_some() {
-            self.count -= 1;
-        }
-        if of.is_empty() {
-            self.holders.remove(&ino);
-        }
     }
 
     /// A client gives a lease back; one that is on its way to it (its number is higher) stays.
     pub fn give_back(&mut self, client: ClientId, ino: Ino, number: u64) {
-        let newest = self.holders.get(&ino).and_then(|of| of.get(&client));
-        if newest.is_some_and(|newest| *newest <= number) {
-            self.end(ino, client);
+        if self.holders.number(ino, client).is_some_and(|newest| newest <= number) {
+            self.holders.end(ino, client);
         }
     }
 
@@ -137,8 +115,7 @@ impl Leases {
         let mut awaited = Vec::new();
         for (ino, what) in items {
             self.busy.changes(*ino, request.client, request.now);
-            let others = self.holders.get(ino).into_iter().flat_map(BTreeMap::keys).copied();
-            for holder in others.filter(|holder| *holder != request.client) {
+            for holder in self.holders.of(*ino).filter(|holder| *holder != request.client) {
                 // What is busy goes as a whole: so what is kept of one inode is bounded as well.
                 let what = if self.busy.is_busy(*ino, request.now) { &What::Everything } else { what };
                 if self.recalls.is_cleared(*ino, what, holder) {
@@ -165,7 +142,7 @@ impl Leases {
         if let Some((ino, what)) = self.recalls.confirmed(client, number)
             && what == What::Everything
         {
-            self.end(ino, client);
+            self.holders.end(ino, client);
         }
     }
 
@@ -181,7 +158,7 @@ impl Leases {
 
     /// A request came whose answer may renew leases, and may give some if it wishes. `true`: its mount has dropped everything.
     pub fn asked(&mut self, to: u64, client: ClientId, lapses: u64, wishes: bool, now: Millis) -> bool {
-        let has_nothing = !self.by_client.contains_key(&client);
+        let has_nothing = !self.has_any(client);
         let lapsed = self.times.asked(to, Asked { client, lapses, wishes }, has_nothing, now);
         if lapsed {
             self.end_all(client);
@@ -204,22 +181,24 @@ impl Leases {
 
     /// All leases of a client end, and what it was told to drop counts as dropped.
     pub fn end_all(&mut self, client: ClientId) {
-        for ino in self.by_client.remove(&client).unwrap_or_default() {
-            self.less(ino, client);
-        }
+        self.holders.end_client(client);
         self.recalls.end_all(client);
     }
 
     /// A term of a shard ended: its leases go with it, and what waited for them has been answered.
     pub fn end_shard(&mut self, shard: ShardId) {
-        let of_shard = self.holders.range(Ino::new(shard, 0)..=Ino::new(shard, Ino::SERIAL_MAX));
-        let ended: Vec<(Ino, ClientId)> =
-            of_shard.flat_map(|(ino, of)| of.keys().map(|client| (*ino, *client))).collect();
-        for (ino, client) in ended {
-            self.end(ino, client);
-        }
         self.recalls.end_shard(shard);
-        self.times.term_ended();
+        self.times.term_ended(&self.holders.end_shard(shard));
+    }
+
+    /// Takes apart some of what ended together.
+    pub fn sweep(&mut self) {
+        self.holders.sweep(LEASES_SWEPT_PER_STEP);
+    }
+
+    /// Is nothing left of it?
+    pub fn is_swept(&self) -> bool {
+        self.holders.is_swept()
     }
 
     /// Clients that have not been heard for so long that they use nothing any more: their leases have ended.
@@ -227,8 +206,7 @@ impl Leases {
         if !self.times.is_due(now) {
             return Vec::new();
         }
-        let holders: BTreeSet<ClientId> =
-            self.by_client.keys().copied().chain(self.recalls.clients()).collect();
+        let holders: BTreeSet<ClientId> = self.holders.clients().chain(self.recalls.clients()).collect();
         let over = self.times.expire(now, &holders);
         over.iter().for_each(|client| self.end_all(*client));
         over
@@ -236,7 +214,7 @@ impl Leases {
 
     /// When somebody may be silent for too long.
     pub fn deadline(&self) -> Option<Millis> {
-        self.times.deadline().filter(|_| !(self.by_client.is_empty() && self.recalls.is_quiet()))
+        self.times.deadline().filter(|_| self.holders.count() > 0 || !self.recalls.is_quiet())
     }
 
     /// So long after the end of a term nobody uses what it gave, whatever was set then.
@@ -246,9 +224,8 @@ impl Leases {
 
     /// An inode is gone: whoever has a lease on it was told, or made it go.
     pub fn gone(&mut self, ino: Ino) {
-        let of: Vec<ClientId> =
-            self.holders.get(&ino).into_iter().flat_map(BTreeMap::keys).copied().collect();
-        of.into_iter().for_each(|client| self.end(ino, client));
+        let of: Vec<ClientId> = self.holders.of(ino).collect();
+        of.into_iter().for_each(|client| self.holders.end(ino, client));
     }
 
     /// May something be lent to the client? One that does not listen has everybody else wait for its time to be over. It need
@@ -257,7 +234,7 @@ impl Leases {
         if listens {
             self.times.listens(client);
         }
-        listens || !(self.by_client.contains_key(&client) || self.times.is_deaf(client))
+        listens || !(self.has_any(client) || self.times.is_deaf(client))
     }
 
     /// Who may be given leases by the answer to this request.
@@ -273,7 +250,7 @@ impl Leases {
     /// Numbers for people.
     pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 4] {
         [
-            ("leases", self.count as u64),
+            ("leases", self.holders.count() as u64),
             ("recalls", self.recalls.len() as u64),
             ("leases_broken", self.broken),
             ("busy_inodes", self.busy.len(now) as u64),
@@ -283,11 +260,7 @@ impl Leases {
     /// Does the table agree with itself?
     #[cfg(test)]
     pub fn check(&self) {
-        let by_client: BTreeSet<(Ino, ClientId)> =
-            self.by_client.iter().flat_map(|(client, inos)| inos.iter().map(|ino| (*ino, *client))).collect();
-        let holders = self.holders.iter().flat_map(|(ino, of)| of.keys().map(|client| (*ino, *client)));
-        assert_eq!(by_client, holders.collect());
-        assert_eq!(by_client.len(), self.count);
+        self.holders.check();
         self.recalls.check();
     }
 }
@@ -316,6 +289,7 @@ impl<S: Store> Group<S> {
 
     /// Time passed: who was silent for too long uses nothing any more.
     pub(super) fn end_leases(&mut self) {
+        self.host.leases.sweep();
         for client in self.host.leases.expire(self.host.now) {
             self.host.events.retract_recalls(client);
         }

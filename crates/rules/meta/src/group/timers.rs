@@ -21,7 +21,7 @@ impl<S: Store> Group<S> {
     pub fn next_deadline(&self) -> Option<Millis> {
         let host = &self.host;
         let calls = host.loop_calls.len() + host.loop_answers.len();
-        let is_told = self.ended.is_empty() && self.beginning.is_empty();
+        let is_told = self.ended.is_empty() && self.beginning.is_empty() && host.leases.is_swept();
         if !(self.is_idle() && calls == 0 && is_told && self.reading.is_empty()) {
             return Some(Millis(0));
         }

@@ -38,7 +38,8 @@ record! {
     pub struct LeaseTime {
         /// Milliseconds from the moment on at which the answered request was sent.
         pub ms: u64,
-        /// How many terms of shards have ended in this life of the group: it does not answer for their leases.
+        /// Moves when a term of a shard has ended in this life of the group of which the asker had leases: it does not
+        /// answer for these any more.
         pub ended: u64,
     }
 }

@@ -39,6 +39,14 @@ impl Table {
         (grant, renews)
     }
 
+    /// What the answer to this client says of ended terms.
+    fn ended_of(&mut self, client: u64) -> Option<u64> {
+        self.next += 1;
+        let (to, lapses) = (self.next, self.lapses[client as usize]);
+        self.leases.asked(to, ClientId(client), lapses, false, self.now);
+        self.leases.answered(to, self.now, |_| true).map(|time| time.ended)
+    }
+
     fn recall(&mut self, to: u64, client: u64, items: &[(Ino, What)]) -> (Option<u64>, Vec<(u64, Recall)>) {
         let conflict = Conflict { to, client: ClientId(client), shard: SHARD, term: Term(5), now: self.now };
         let (wait, told) = self.leases.recall(conflict, &items.iter().cloned().collect());
@@ -194,8 +202,63 @@ fn a_term_takes_its_leases_with_it() {
     table.leases.check();
     assert!(table.leases.take_over().is_empty(), "what waited has been answered");
     assert!(!table.leases.has(ClientId(2), dir(7)) && table.leases.has(ClientId(2), elsewhere));
-    table.leases.asked(900, ClientId(2), 0, false, table.now);
-    assert_eq!(table.leases.answered(900, table.now, |_| true).map(|time| time.ended), Some(1));
+    assert_eq!(table.ended_of(2), Some(1));
+}
+
+/// Goal: a term that ends has only those lapse who have leases of it; what anybody is told never goes back.
+#[test]
+fn who_had_nothing_of_a_term_keeps_what_he_has() {
+    let mut table = Table::new();
+    let elsewhere = Ino::new(ShardId(4), 7);
+    table.ask(2, dir(7)).0.unwrap();
+    table.ask(2, elsewhere).0.unwrap();
+    table.ask(3, elsewhere).0.unwrap();
+    let back = table.ask(3, dir(8)).0.unwrap();
+    table.leases.give_back(ClientId(3), dir(8), back.number);
+    table.leases.end_shard(SHARD);
+    assert_eq!([2, 3].map(|client| table.ended_of(client)), [Some(1), Some(0)]);
+    table.lapses[2] = 1;
+    assert_eq!(table.ended_of(2), Some(1), "a lapse of its own");
+    table.leases.end_shard(SHARD);
+    assert_eq!([2, 3].map(|client| table.ended_of(client)), [Some(1), Some(0)], "nobody had anything");
+    table.leases.end_shard(ShardId(4));
+    assert_eq!([2, 3].map(|client| table.ended_of(client)), [Some(1), Some(3)]);
+    assert_eq!(table.ended_of(1), Some(3), "a new one");
+    table.now.0 += 3 * PATIENCE;
+    table.leases.expire(table.now);
+    assert_eq!(table.ended_of(2), Some(3), "it was forgotten");
+}
+
+/// Goal: what ends together counts as nothing at once, is told to nobody and waited for by nobody; it is taken apart so many at
+/// a time, and what was given anew stays.
+#[test]
+fn what_ends_together_is_swept_step_by_step() {
+    let all = 3 * LEASES_SWEPT_PER_STEP as u64;
+    for of_shard in [true, false] {
+        let mut table = Table::new();
+        for serial in 0..all {
+            table.ask(2, dir(serial)).0.unwrap();
+        }
+        match of_shard {
+            true => table.leases.end_shard(SHARD),
+            false => table.lapses[2] = 1,
+        }
+        let anew = table.ask(2, dir(7)).0.unwrap();
+        assert!(!table.leases.others(dir(8), ClientId(1)) && table.leases.others(dir(7), ClientId(1)));
+        assert_eq!(table.recall(900_000, 1, &[(dir(8), What::Everything)]), (None, vec![]));
+        assert_eq!(table.leases.gauges(table.now)[0], ("leases", 1));
+        let mut steps = 0;
+        while !table.leases.is_swept() {
+            assert_eq!(table.leases.holders.kept() as u64, all - steps * LEASES_SWEPT_PER_STEP as u64 + 1);
+            table.leases.sweep();
+            table.leases.check();
+            steps += 1;
+        }
+        assert_eq!((steps, table.leases.holders.kept()), (3, 1));
+        assert_eq!(table.recall(900_001, 1, &[(dir(7), What::Everything)]).1.len(), 1);
+        table.leases.give_back(ClientId(2), dir(7), anew.number);
+        assert!(!table.leases.others(dir(7), ClientId(1)));
+    }
 }
 
 /// Goal: a directory that somebody keeps changing which another one has is taken from that one as a whole, and lent to nobody

@@ -21,6 +21,8 @@ struct Heard {
     over: bool,
     /// And was not heard to listen since.
     deaf: bool,
+    /// Which ended term it had leases of last: nothing else of that is in its renewals.
+    ended: u64,
 }
 
 /// A request whose answer may renew leases.
@@ -66,11 +68,11 @@ impl Times {
         }
         let Asked { client, lapses, .. } = asked;
         self.asked.insert(to, asked);
-        let new = Heard { at: now, lapses, over: false, deaf: false };
+        let new = Heard { at: now, lapses, over: false, deaf: false, ended: self.ended };
         let heard = self.heard.entry(client).or_insert(new);
         let lapsed = lapses > heard.lapses;
         if lapsed {
-            *heard = Heard { deaf: heard.deaf, ..new };
+            *heard = Heard { deaf: heard.deaf, ended: heard.ended, ..new };
         } else if has_nothing {
             heard.at = now;
         }
@@ -111,16 +113,24 @@ impl Times {
         self.asked.remove(&to);
         let client = client.filter(|client| renews(*client, self.ms))?;
         // Not when the question came: whoever asked counts from before that, and what he is told now he believes from then.
-        self.heard.get_mut(&client)?.at = now;
-        Some(LeaseTime { ms: self.ms, ended: self.ended })
+        let heard = self.heard.get_mut(&client)?;
+        heard.at = now;
+        Some(LeaseTime { ms: self.ms, ended: heard.ended })
     }
 
     pub fn abandoned(&mut self, to: u64) {
         self.asked.remove(&to);
     }
 
-    pub fn term_ended(&mut self) {
+    /// A term of a shard ended of which these have leases: they are renewed from now on as others than before. What a client
+    /// is told never goes back, also when it was forgotten meanwhile: who comes anew is told the newest.
+    pub fn term_ended(&mut self, holders: &BTreeSet<ClientId>) {
         self.ended += 1;
+        for client in holders {
+            if let Some(heard) = self.heard.get_mut(client) {
+                heard.ended = self.ended;
+            }
+        }
     }
 
     pub fn is_due(&self, now: Millis) -> bool {

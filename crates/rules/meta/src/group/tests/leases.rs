@@ -301,10 +301,30 @@ fn what_reads_in_place_takes_back_in_place() {
     bed.send(OTHER, GetAttr { ino: Ino::ROOT });
     let to = bed.send(OTHER, GetAttr { ino: Ino::ROOT });
     assert_eq!(granted(&bed, to), [Ino::ROOT]);
-    bed.forgets = true;
+    // No row is in memory any more, and the disk brings none.
+    (bed.forgets, bed.disk_works) = (true, false);
     let to = bed.send(ME, create(Ino::ROOT, "f"));
+    assert!(bed.reads.is_empty());
     assert_eq!(other.obey(&mut bed), 1);
-    assert!(bed.replies[&to].1.is_ok());
+    assert!(bed.reads.is_empty() && bed.replies[&to].1.is_ok());
+    bed.check();
+}
+
+/// Goal: what ended together is taken apart by ticks at once, though nothing else is to be done.
+#[test]
+fn what_lapsed_is_taken_apart_by_ticks() {
+    let (mut bed, _, _, dir) = bed();
+    let has = |bed: &Bed, to| granted(bed, to) == [dir];
+    let to = bed.send(OTHER, find(dir, "old"));
+    assert!(has(&bed, to) && bed.server.next_deadline() != Some(Millis(0)));
+    bed.works_off = false;
+    bed.wishes.insert(2, 1);
+    let to = bed.send(OTHER, find(dir, "old"));
+    assert!(has(&bed, to) && !bed.server.host.leases.is_swept());
+    assert_eq!(bed.server.next_deadline(), Some(Millis(0)));
+    bed.tick(0);
+    assert!(bed.server.host.leases.is_swept() && bed.server.next_deadline() != Some(Millis(0)));
+    assert!(bed.server.host.leases.has(ClientId(2), dir));
     bed.check();
 }
 

@@ -1,7 +1,7 @@
 //! Mounts of a simple kind against the table, with messages that come late and in any order.
 
 use super::*;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 
 /// An answer on its way.
 struct Answer {
@@ -178,6 +178,9 @@ impl Bed {
                     self.mounts[client].stopped = self.table.now.plus(self.draw(9_000));
                 }
             }
+        }
+        if self.draw(20) == 0 {
+            self.table.leases.holders.sweep(1);
         }
         self.passed += self.table.leases.expire(self.table.now).len();
         self.table.leases.check();
