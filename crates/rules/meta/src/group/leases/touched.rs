@@ -83,7 +83,8 @@ pub fn touched(store: &dyn Store, batch: &Batch, known: &Known<'_>) -> Result<To
             let old = Inode::from_bytes(&old).map_err(|e| corrupt("inode row", e))?;
             if !old.is_dir() {
                 touched.extend(known.cover(ino, &old));
-            } else if is_leased(ino) {
+            // One without a name is not lent, and whoever removed it uses nothing of it.
+            } else if old.nlink > 0 && is_leased(ino) {
                 let new = row.as_ref().map(|row| Inode::from_bytes(row)).transpose();
                 let new = new.map_err(|e| corrupt("inode row", e))?;
                 let stays = new.is_some_and(|inode| inode.nlink > 0);
