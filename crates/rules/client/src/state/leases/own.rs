@@ -37,8 +37,10 @@ impl Change {
 }
 
 /// Those under way, and when the last of each inode was answered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OwnChanges {
+    /// Inodes of which that is known.
+    most: usize,
     inos: BTreeMap<Ino, u32>,
     names: BTreeMap<Ino, BTreeMap<Box<[u8]>, u32>>,
     /// Those of some directory, nobody knows of which.
@@ -51,7 +53,25 @@ pub struct OwnChanges {
     doubts: BTreeMap<(Slot, ShardId), Vec<Change>>,
 }
 
+impl Default for OwnChanges {
+    fn default() -> Self {
+        Self::new(OWN_CHANGES_KEPT_MAX)
+    }
+}
+
 impl OwnChanges {
+    pub fn new(most: usize) -> Self {
+        Self {
+            most,
+            inos: BTreeMap::new(),
+            names: BTreeMap::new(),
+            some_dirs: BTreeMap::new(),
+            answered: BTreeMap::new(),
+            floor: 0,
+            doubts: BTreeMap::new(),
+        }
+    }
+
     /// A change is about to be sent.
     pub fn begins(&mut self, change: &Change) {
         for ino in change.all_inos() {
@@ -83,7 +103,7 @@ impl OwnChanges {
                 }
             }
         }
-        if self.answered.len() > OWN_CHANGES_KEPT_MAX {
+        if self.answered.len() > self.most {
             self.all_is_old(serial);
         }
     }
