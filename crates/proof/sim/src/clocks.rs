@@ -67,7 +67,9 @@ impl Hosts {
 
     /// Its time since it was started, sleep and all.
     pub fn boot(&self, host: usize, now: u64) -> u64 {
-        self.mono(host, now) + self.0[host].slept
+        let Host { rate, since, slept, asleep, .. } = self.0[host];
+        let sleeps = if asleep { (now - since) * rate / MILLION } else { 0 };
+        self.mono(host, now) + slept + sleeps
     }
 
     /// The true time at which its monotonic one is that, if it does not sleep until then.
@@ -134,6 +136,7 @@ mod tests {
         assert!(!hosts.stand_still(0, Still::Stopped, 200, 900), "it does already");
         assert!(hosts.is_still(0, 699) && !hosts.is_still(0, 700));
         assert_eq!((hosts.mono(0, 650), hosts.true_time(0, 150, 300)), (100, 750));
+        assert_eq!(hosts.boot(0, 650), 650);
         hosts.go_on(0, 700);
         assert_eq!((hosts.mono(0, 750), hosts.boot(0, 750)), (150, 750));
         assert!(hosts.stand_still(0, Still::Stopped, 800, 2_000));

@@ -115,6 +115,20 @@ pub const MARKERS: &[&str] = &[
     "changes of one file met",
     "a file was read beside changes",
     "a contest was decided at the end",
+    "a name was answered from memory",
+    "an absent name was answered from memory",
+    "attributes were answered from memory",
+    "a listing was answered from memory",
+    "a lease was being taken back",
+    "leases of a mount lapsed",
+    "a silent holder was passed over",
+    "an inode was lent to nobody for a while",
+    "changes waited for what an earlier term had lent",
+    "recalls came late to a mount",
+    "confirmations of a mount were lost",
+    "who hears recalls stood still",
+    "programs only looked for a while",
+    "a mount showed what a power cut took",
 ];
 
 /// Situations that are reached too seldom to be asked of 400 seeds.

@@ -1,16 +1,17 @@
 //! What the futures of the clients and the engine both see: the clock, the seed's random numbers,
 //! calls on their way out, answers on their way in.
 
-use crate::Canary;
 use crate::arena::SharedDir;
 use crate::clocks::Hosts;
 use crate::coverage::Coverage;
-use crate::deeds::Deeds;
+use crate::deeds::{Deeds, Theme};
 use crate::fields::Fields;
 use crate::kept::Kept;
 use crate::kernel::Kernel;
+use crate::lending::Lending;
 use crate::trace::Trace;
 use crate::truth::Truth;
+use crate::{Canary, Options};
 use skep_client::Outcome;
 use skep_model::Rng;
 use skep_types::{ClientId, FenceEpoch, Incarnation, Ino, Millis, NodeId, ShardId, Term, Timestamp};
@@ -120,6 +121,8 @@ pub struct Hub {
     pub nudged: BTreeSet<u32>,
     /// The program of a lane has lost its patience since then.
     pub cancelled: BTreeMap<LaneId, u64>,
+    /// When a metadata server lost its power last.
+    pub cut_at: Option<u64>,
     /// What was cut, and when; nobody forgets.
     pub cuts: Vec<Cut>,
     /// Step that a lane is at.
@@ -152,6 +155,12 @@ pub struct Hub {
     pub locks_dirs: bool,
     /// Mounts that are stopped, by life, and until when. Their kernels go on.
     pub stopped: BTreeMap<u32, u64>,
+    /// Leases.
+    pub lending: Lending,
+    /// Requests of programs that are on their way, by life and node.
+    pub pooled: BTreeMap<(u32, NodeId), usize>,
+    /// Rounds of requests of each lane.
+    pub rounds: BTreeMap<LaneId, u64>,
     /// Files that clients keep open.
     pub kept: Kept,
     /// Directories of clients whose lanes sync what they put there, by the client's life.
@@ -181,9 +190,11 @@ pub struct Hub {
 
 impl Hub {
     /// At time 0.
-    pub fn new(seed: u64, canary: Option<Canary>, whole_trace: bool) -> Self {
+    pub fn new(seed: u64, options: &Options) -> Self {
+        let Options { canary, whole_trace, leases, .. } = *options;
         let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
-        let deeds = Deeds::draw(&mut rng, canary.and_then(Canary::theme));
+        let theme = if leases { Some(Theme::Names) } else { canary.and_then(Canary::theme) };
+        let deeds = Deeds::draw(&mut rng, theme);
         let hosts = Hosts::draw(&mut rng);
         Self {
             now: 0,
@@ -202,6 +213,7 @@ impl Hub {
             work: BTreeSet::new(),
             nudged: BTreeSet::new(),
             cancelled: BTreeMap::new(),
+            cut_at: None,
             cuts: Vec::new(),
             at_step: BTreeMap::new(),
             tickets: BTreeMap::new(),
@@ -218,6 +230,9 @@ impl Hub {
             kernels: BTreeMap::new(),
             locks_dirs: canary.is_some() || !seed.is_multiple_of(4),
             stopped: BTreeMap::new(),
+            lending: Lending::draw(seed, canary, leases),
+            pooled: BTreeMap::new(),
+            rounds: BTreeMap::new(),
             kept: Kept::default(),
             careful: BTreeMap::new(),
             metad_terms: BTreeMap::new(),
@@ -329,6 +344,7 @@ impl Hub {
         }
         self.shared.cut(self.now, last);
         self.truth.cut(self.now, last);
+        self.cut_at = Some(self.now);
         self.cuts.push(Cut::Metad);
     }
 

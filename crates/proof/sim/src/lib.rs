@@ -20,6 +20,7 @@ mod keeping;
 mod kept;
 mod kernel;
 mod ledger;
+mod lending;
 mod locking;
 mod looking;
 mod loss;
@@ -117,10 +118,38 @@ pub enum Canary {
     BelievesNames,
     /// And attributes.
     BelievesAttributes,
+    /// Answers give leases on what is being taken back.
+    GrantsWhileRecalling,
+    /// A mount forgets at once up to which number a lease was taken back.
+    RecallOvertakesGrant,
+    /// A mount counts the time of its leases from the answer.
+    KeepsLeaseOverTerm,
+    /// A directory is known completely, though one of its names was taken back.
+    AbsentNameUncovered,
+    /// A mount does not look how many terms have ended at a server.
+    RenewsForAShardThatLeft,
+    /// The end of a session ends its leases.
+    SessionEndEndsLeases,
+    /// Confirmations wait for a connection of the pool.
+    ConfirmsOnAPooledLane,
+    /// An answer is kept though what it says was taken back since.
+    InstallsAfterConfirm,
+    /// A change that was given up counts as one that is not made.
+    GivenUpCreate,
+    /// A lease that was asked for before a lapse counts.
+    RevivedByLateAnswer,
+    /// A new term waits for leases of the one before from the start of the process on.
+    HoldsByProcess,
+    /// The row that there may be leases goes with a session.
+    RowGoesWithSession,
+    /// A repeated create opens a file for writing, and nobody is told.
+    ReopensUnseen,
+    /// A file that is renamed counts as covered by its new directory only.
+    CoverFollowsNewName,
 }
 
 impl Canary {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 46] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -153,7 +182,26 @@ impl Canary {
         Self::TermsUntold,
         Self::BelievesNames,
         Self::BelievesAttributes,
+        Self::GrantsWhileRecalling,
+        Self::RecallOvertakesGrant,
+        Self::KeepsLeaseOverTerm,
+        Self::AbsentNameUncovered,
+        Self::RenewsForAShardThatLeft,
+        Self::SessionEndEndsLeases,
+        Self::ConfirmsOnAPooledLane,
+        Self::InstallsAfterConfirm,
+        Self::GivenUpCreate,
+        Self::RevivedByLateAnswer,
+        Self::HoldsByProcess,
+        Self::RowGoesWithSession,
+        Self::ReopensUnseen,
+        Self::CoverFollowsNewName,
     ];
+
+    /// Is it wrong with leases?
+    pub(crate) fn is_of_leases(self) -> bool {
+        self as usize >= Self::GrantsWhileRecalling as usize
+    }
 
     /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
     pub fn found_within(self) -> u64 {
@@ -168,6 +216,7 @@ impl Canary {
             | Self::CreateOpens
             | Self::BelievesNames
             | Self::BelievesAttributes => 50,
+            _ if self.is_of_leases() => 50,
             _ => u64::MAX,
         }
     }
@@ -183,6 +232,7 @@ impl Canary {
             }
             Self::RepeatsOnAnyLine => Some(Theme::LateTrims),
             Self::CreateOpens | Self::BelievesNames | Self::BelievesAttributes => Some(Theme::Names),
+            _ if self.is_of_leases() => Some(Theme::Names),
             _ => None,
         }
     }
@@ -222,6 +272,20 @@ impl Canary {
             Self::TermsUntold => "terms-untold",
             Self::BelievesNames => "believes-names",
             Self::BelievesAttributes => "believes-attributes",
+            Self::GrantsWhileRecalling => "grants-while-recalling",
+            Self::RecallOvertakesGrant => "recall-overtakes-grant",
+            Self::KeepsLeaseOverTerm => "keeps-lease-over-term",
+            Self::AbsentNameUncovered => "absent-name-uncovered",
+            Self::RenewsForAShardThatLeft => "renews-for-a-shard-that-left",
+            Self::SessionEndEndsLeases => "session-end-ends-leases",
+            Self::ConfirmsOnAPooledLane => "confirms-on-a-pooled-lane",
+            Self::InstallsAfterConfirm => "installs-after-confirm",
+            Self::GivenUpCreate => "given-up-create",
+            Self::RevivedByLateAnswer => "revived-by-late-answer",
+            Self::HoldsByProcess => "holds-by-process",
+            Self::RowGoesWithSession => "row-goes-with-session",
+            Self::ReopensUnseen => "reopens-unseen",
+            Self::CoverFollowsNewName => "cover-follows-new-name",
         }
     }
 }
@@ -235,11 +299,13 @@ pub struct Options {
     pub canary: Option<Canary>,
     /// Keep every line of the trace.
     pub whole_trace: bool,
+    /// Mounts wish for leases, and the seed is about names.
+    pub leases: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: STEPS, canary: None, whole_trace: false }
+        Self { steps: STEPS, canary: None, whole_trace: false, leases: false }
     }
 }
 

@@ -29,8 +29,8 @@ const OTHER_OWNER: u64 = 1_000;
 const RANGES: [(u64, u64); 4] = [(0, 9), (5, 14), (10, 10), (0, u64::MAX)];
 
 /// Asks metad, for ever, for events: what became of the client's waiting locks. Also tells it of open files that have
-/// ended, late, as a kernel does.
-pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: LaneId) {
+/// ended, late, as a kernel does. `heard`: others ask, and this one does what is left to do.
+pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, (id, heard): (LaneId, bool)) {
     loop {
         let late = hub.borrow_mut().fields.take_closed(id.life);
         for handle in late {
@@ -38,6 +38,11 @@ pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: L
         }
         let nodes = shared.borrow().nodes_to_ask();
         for node in &nodes {
+            if heard {
+                let ended = lane.mend_waits(*node).await;
+                tell(&hub, id, ended);
+                continue;
+            }
             match lane.events(*node, EVENTS_MS).await {
                 Ok(ended) => tell(&hub, id, ended),
                 Err(_) => lane.port().pause(LOOK_MS).await,
@@ -45,7 +50,7 @@ pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: L
         }
         let ended = shared.borrow_mut().locks.take_ended();
         tell(&hub, id, ended);
-        if nodes.is_empty() {
+        if nodes.is_empty() || heard {
             lane.port().pause(LOOK_MS).await;
         }
     }

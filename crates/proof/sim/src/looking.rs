@@ -7,7 +7,7 @@ use crate::hub::{Hub, HubRef, LaneId};
 use crate::kernel::kernel;
 use crate::port::SharedRef;
 use crate::program::session_of;
-use crate::together::NAMES;
+use crate::together::{NAMES, judge_list};
 use crate::vfs::Vfs;
 use skep_types::Ino;
 use std::rc::Rc;
@@ -18,6 +18,8 @@ const PAUSE_MS: [u64; 2] = [500, 60];
 const LAST_LOOKS: u32 = 8;
 /// Of a hundred looks so many are told to another host.
 const TOLD: u64 = 25;
+/// Where there are leases, so many of a hundred looks are at all names.
+const LISTS: u64 = 25;
 /// Of a thousand pauses so many see a notification that nobody needed ...
 const NOTICES: u64 = 40;
 /// ... and so many a kernel that is short of memory.
@@ -50,7 +52,31 @@ pub async fn look_on(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: Lane
     }
 }
 
+/// Lists the directory, with attributes or without.
+async fn look_at_all(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId) {
+    let (plus, from) = {
+        let hub = &mut *hub.borrow_mut();
+        (hub.rng.percent(50), hub.now)
+    };
+    let found = Vfs::enter(hub, lane, id).list(plus).await;
+    let hub = &mut *hub.borrow_mut();
+    hub.say(format_args!("{id} lists and sees {found:?}"));
+    let since = hub.cut_at.filter(|at| at + hub.lending.shows_lost_ms() >= from).unwrap_or(from);
+    if let Ok(found) = found
+        && let Err(what) = judge_list(&found, &hub.shared.states(since.min(from), hub.now))
+    {
+        hub.fail(format!("{id} lists {found:?}: {what}"));
+    }
+}
+
 async fn look(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId) {
+    let lists = {
+        let hub = &mut *hub.borrow_mut();
+        hub.lending.on && hub.rng.percent(LISTS)
+    };
+    if lists {
+        look_at_all(hub, lane, id).await;
+    }
     let (name, stopped) = {
         let hub = &mut *hub.borrow_mut();
         (hub.rng.pick(&NAMES), hub.is_stopped(id.life))

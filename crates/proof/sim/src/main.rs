@@ -25,6 +25,9 @@ struct Arguments {
     /// Run with this bug, which must be found: the name of a canary, or all.
     #[arg(long)]
     canary: Option<String>,
+    /// Only runs with leases, about names.
+    #[arg(long)]
+    leases: bool,
     /// Print the whole trace (with --seed).
     #[arg(long)]
     trace: bool,
@@ -85,7 +88,8 @@ fn run_caught(seed: u64, options: Options) -> Report {
 }
 
 fn seeds(arguments: &Arguments) -> (u64, u64) {
-    let options = Options { steps: arguments.steps, canary: None, whole_trace: arguments.trace };
+    let Arguments { steps, trace, leases, .. } = *arguments;
+    let options = Options { steps, canary: None, whole_trace: trace, leases };
     let sum = Mutex::new((Coverage::default(), 0u64, 0u64, 0u64));
     let first = Mutex::new(BTreeMap::<&str, u64>::new());
     all(arguments, arguments.seeds, options, |seed, report| {
@@ -140,7 +144,8 @@ fn print_run(seed: u64, arguments: &Arguments, report: &Report) {
             println!("  {line}");
         }
     } else {
-        println!("  repeat: cargo xtask sim --seed {seed} --steps {} --trace", arguments.steps);
+        let leases = if arguments.leases { " --leases" } else { "" };
+        println!("  repeat: cargo xtask sim --seed {seed} --steps {}{leases} --trace", arguments.steps);
     }
 }
 
@@ -153,7 +158,12 @@ fn canaries(arguments: &Arguments, name: &str) -> Result<(u64, u64), String> {
     }
     let (mut found, mut missed) = (0, 0);
     for canary in wanted {
-        let options = Options { steps: arguments.steps, canary: Some(canary), whole_trace: arguments.trace };
+        let options = Options {
+            steps: arguments.steps,
+            canary: Some(canary),
+            whole_trace: arguments.trace,
+            ..Options::default()
+        };
         let first = Mutex::new(None::<(u64, String, Vec<String>)>);
         let seeds = arguments.seeds.min(canary.found_within());
         all(arguments, seeds, options, |seed, report| {

@@ -4,12 +4,13 @@
 use crate::Canary;
 use crate::hub::{CallId, Hub, Place};
 use crate::kernel::Seen;
+use crate::lending::Lending;
 use crate::world::INODE_TABLE;
 use skep_meta::limit::Limits;
 use skep_meta::store::{Batch, MemoryStore, Store, Wanted};
 use skep_meta::{Action, Command, Config, Group, Input, Internal, Job, Output};
 use skep_types::log::{EntryKind, Moves, Record};
-use skep_types::{Decode, Incarnation, Ino, LogIndex, LogSeq, NodeId, ShardId, Term};
+use skep_types::{ClientId, Decode, Incarnation, Ino, LogIndex, LogSeq, NodeId, ShardId, Term};
 use skep_wire::meta::MetaRequest;
 use std::collections::BTreeMap;
 
@@ -36,6 +37,18 @@ pub struct Faulty {
     pub leaves_lane: bool,
     /// Shards whose rows are missing are made anew.
     pub formats_missing: bool,
+    /// Leases are given on what is being taken back.
+    pub grants_while_recalling: bool,
+    /// Leases end with their session.
+    pub ends_with_session: bool,
+    /// The hold counts from the start of the process.
+    pub holds_by_process: bool,
+    /// The row that there may be leases goes with a session.
+    pub row_goes: bool,
+    /// A repeated create opens for writing, and nobody is told.
+    pub reopens_unseen: bool,
+    /// What is renamed was covered by its new directory.
+    pub cover_follows: bool,
 }
 
 impl Faulty {
@@ -51,6 +64,12 @@ impl Faulty {
             takes_strays: is(Canary::StrayPrepare),
             leaves_lane: is(Canary::LaneLeftBehind),
             formats_missing: is(Canary::FormatsWhatIsMissing),
+            grants_while_recalling: is(Canary::GrantsWhileRecalling),
+            ends_with_session: is(Canary::SessionEndEndsLeases),
+            holds_by_process: is(Canary::HoldsByProcess),
+            row_goes: is(Canary::RowGoesWithSession),
+            reopens_unseen: is(Canary::ReopensUnseen),
+            cover_follows: is(Canary::CoverFollowsNewName),
         }
     }
 }
@@ -150,7 +169,14 @@ pub struct Left {
 
 impl Metad {
     /// Without rows and log.
-    pub fn new(node: NodeId, (number, process): (usize, usize), seed: u64, faulty: Faulty) -> Self {
+    pub fn new(
+        node: NodeId,
+        (number, process): (usize, usize),
+        seed: u64,
+        (faulty, lending): (Faulty, &Lending),
+    ) -> Self {
+        let mut limits = limits(seed);
+        lending.limit_server(&mut limits);
         let mut key = [0; 16];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8] = number as u8;
@@ -164,7 +190,13 @@ impl Metad {
             canary_takes_strays: faulty.takes_strays,
             canary_leaves_lane: faulty.leaves_lane,
             canary_formats_missing: faulty.formats_missing,
-            limits: limits(seed),
+            canary_grants_while_recalling: faulty.grants_while_recalling,
+            canary_ends_with_session: faulty.ends_with_session,
+            canary_holds_by_process: faulty.holds_by_process,
+            canary_row_goes: faulty.row_goes,
+            canary_reopens_unseen: faulty.reopens_unseen,
+            canary_cover_follows: faulty.cover_follows,
+            limits,
             ..Config::default()
         };
         Self {
@@ -213,6 +245,7 @@ impl Metad {
     /// The daemon starts: rows, replay. `false`: it does not.
     pub fn start(&mut self, life: Incarnation, hub: &mut Hub) -> bool {
         self.config.life = life;
+        self.config.lease_ms = hub.lending.setting(&mut hub.rng);
         // The log is synced when it is opened, before mgmtd is told how far it got.
         self.durable = self.last();
         let rows = self.survived.take().unwrap_or_else(|| self.checkpoint.clone());
@@ -346,7 +379,7 @@ impl Metad {
     }
 
     /// What its rows say of an inode.
-    fn row_of(&self, ino: Ino) -> Option<Seen> {
+    pub fn row_of(&self, ino: Ino) -> Option<Seen> {
         let mut key = Vec::from(ino.shard().0.to_be_bytes());
         key.push(INODE_TABLE);
         key.extend(ino.0.to_be_bytes());
@@ -466,8 +499,9 @@ fn check_bounds(out: &Output, in_place: usize, shards: usize, hub: &mut Hub) {
     }
     let ends_a_session = |record: &&Record| {
         record.kind == EntryKind::Command
-            && Command::decode(&record.bytes, record.shard, record.index)
-                .is_ok_and(|command| matches!(command.action, Action::Internal(Internal::SessionGone(_))))
+            && Command::decode(&record.bytes, record.shard, record.index).is_ok_and(|command| {
+                matches!(command.action, Action::Internal(Internal::SessionGone(m)) if m.client != ClientId(0))
+            })
     };
     let ended = records.iter().filter(ends_a_session).count();
     if ended > 1 || records.len() > STEP_RECORDS_MAX + shards * MAP_RECORDS_MAX {

@@ -9,9 +9,10 @@ pub use ends::End;
 
 use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
+use crate::world::is_hearer;
 use skep_client::{Answer, Outcome};
 use skep_types::{ClientId, Decode, Errno, FenceEpoch, Incarnation, NodeId};
-use skep_wire::meta::{AskHistory, AskOutcome, Decide, FetchRows, Prepare};
+use skep_wire::meta::{AskHistory, AskOutcome, Decide, FetchRows, Prepare, Recalled};
 use skep_wire::storage::{DeleteChunks, SealChunk, StatChunks, TrimChunk, WriteChunk};
 use skep_wire::{Flags, Header, Message, Refusal, Status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -317,7 +318,8 @@ impl Network {
         self.come_twice(&flight, arrival, hub, queue);
         let kind = flight.kind;
         self.flights.insert(id, flight);
-        if hub.permille(self.weather.lose_request) {
+        let is_mute = kind == Recalled::KIND && hub.lending.is_mute(side, hub.now);
+        if hub.permille(self.weather.lose_request) || is_mute {
             hub.coverage.hit("a request was lost");
             hub.say(format_args!("call {id} is lost on its way"));
             let due = hub.now + hub.rng.below(PATIENCE_MAX);
@@ -484,7 +486,8 @@ impl Network {
             let due = hub.now + hub.rng.below(PATIENCE_MAX);
             self.break_off(id, due, hub, queue);
         } else {
-            let due = hub.now + self.delay(hub);
+            let late = late_until(from, hub);
+            let due = late.unwrap_or(hub.now) + self.delay(hub);
             let payload_len = payload.len();
             let answer = Answer { status, body, payload_len, incarnation, epoch };
             self.settle(id, due, Landed { outcome: Outcome::Answer(answer), payload }, hub, queue);
@@ -511,6 +514,14 @@ impl Network {
     /// Does the client of this life still exist?
     pub fn lives(&self, life: u32) -> bool {
         !self.gone.contains(&life)
+    }
+}
+
+/// What is told to who hears recalls may be held up.
+fn late_until(from: From, hub: &Hub) -> Option<u64> {
+    match from {
+        From::Lane(lane) if is_hearer(&lane) => hub.lending.late_until(lane.life, hub.now),
+        _ => None,
     }
 }
 

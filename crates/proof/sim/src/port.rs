@@ -3,9 +3,12 @@
 use crate::Canary;
 use crate::hub::{CallId, Hub, HubRef, Landed, LaneId, Outgoing};
 use crate::kernel::{Told, kernel};
+use crate::lending::connection_of_pool;
+use crate::world::LANES;
 use skep_client::{Call, MGMTD, Outcome, Port, Shared};
-use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, Reader, Timestamp, Uuid};
-use skep_wire::meta::ShardCall;
+use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, NodeId, Reader, Timestamp, Uuid};
+use skep_wire::Message;
+use skep_wire::meta::{Recalled, ShardCall};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
@@ -86,6 +89,18 @@ impl SimPort {
         }
     }
 
+    /// Programs' requests take connections of their mount's pool, and give them back.
+    fn takes_of_pool(&self, nodes: &[NodeId], takes: bool) {
+        if self.lane.lane as usize >= LANES {
+            return;
+        }
+        let pooled = &mut self.hub.borrow_mut().pooled;
+        for node in nodes {
+            let requests = pooled.entry((self.lane.life, *node)).or_default();
+            *requests = if takes { *requests + 1 } else { requests.saturating_sub(1) };
+        }
+    }
+
     fn patience_is_over(&self) -> bool {
         let hub = self.hub.borrow();
         hub.cancelled.get(&self.lane).is_some_and(|at| *at <= hub.now)
@@ -94,9 +109,17 @@ impl SimPort {
 
 impl Port for SimPort {
     async fn call(&self, calls: &mut [Call<'_>]) {
+        *self.hub.borrow_mut().rounds.entry(self.lane).or_default() += 1;
         if !self.connected().await {
             return;
         }
+        if self.hub.borrow().canary == Some(Canary::ConfirmsOnAPooledLane)
+            && let Some(call) = calls.first().filter(|call| call.kind == Recalled::KIND)
+        {
+            connection_of_pool(&self.hub, self.lane, call.node).await;
+        }
+        let nodes: Vec<NodeId> = calls.iter().map(|call| call.node).collect();
+        self.takes_of_pool(&nodes, true);
         let ids: Vec<CallId> = calls.iter().map(|call| self.send(call)).collect();
         // What is sent and changes something is waited for, whatever the program wants.
         let changing = calls.iter().any(|call| call.changing);
@@ -106,6 +129,7 @@ impl Port for SimPort {
             if landed || given_up { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+        self.takes_of_pool(&nodes, false);
         let mut hub = self.hub.borrow_mut();
         for (id, call) in ids.iter().zip(calls) {
             call.outcome = match hub.landed.remove(id) {
@@ -185,7 +209,8 @@ impl Port for SimPort {
     }
 
     fn boot(&self) -> Millis {
-        self.hub.borrow().millis()
+        let hub = self.hub.borrow();
+        Millis(hub.hosts.boot(Hub::host_of(self.lane.life), hub.now))
     }
 
     fn wall(&self) -> Timestamp {

@@ -127,6 +127,9 @@ impl Actor {
                 let hub = &mut *self.hub.borrow_mut();
                 (hub.rng.below(self.pause_max), hub.calm, hub.deeds.next(&mut hub.rng))
             };
+            while self.hub.borrow().lending.rests(self.hub.borrow().now) {
+                self.lane.port().pause(20).await;
+            }
             calm_deeds += u64::from(calm);
             self.lane.port().pause(if calm { pause / 8 } else { pause }).await;
             match deed {

@@ -21,6 +21,8 @@ const LENGTHS: [u32; 6] = [0, 700, 5_000, 20_000, 70_000, 200_000];
 const SLOW_MS: [u64; 2] = [30, 150];
 const PLAIN: OpenHow =
     OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
+/// Programs interrupted, of a thousand deeds, where there are leases.
+const INTERRUPTED: u64 = 60;
 /// Steps here are numbered from this on, apart from those of the books.
 const STEPS_FROM: u64 = 1 << 40;
 
@@ -127,10 +129,16 @@ impl Actor {
             let step = STEPS_FROM + hub.last_deed;
             hub.at_step.insert(self.id, step);
             hub.say(format_args!("{} does {deed:?}", self.id));
+            if hub.lending.on && !hub.calm && hub.permille(INTERRUPTED) {
+                let at = hub.now + hub.rng.below(60);
+                hub.cancelled.insert(self.id, at);
+                hub.timers.push((at, self.id));
+            }
             (hub.now, step)
         };
         let told = self.carry_out_deed(deed).await;
         let mut hub = self.hub.borrow_mut();
+        hub.cancelled.remove(&self.id);
         hub.say(format_args!("{} is told {told:?} of {deed:?}", self.id));
         hub.at_step.insert(self.id, 0);
         if session_of(&self.shared) != session {
@@ -138,7 +146,9 @@ impl Actor {
         }
         let recorded = hub.indices.contains_key(&(self.id, step));
         let lost = hub.lost.remove(&(self.id, step));
-        let states = hub.shared.states(from, hub.now);
+        // What a power cut took is shown for a while by mounts that have not heard of it.
+        let since = hub.cut_at.filter(|at| hub.lending.on && at + hub.lending.shows_lost_ms() >= from);
+        let states = hub.shared.states(since.unwrap_or(from).min(from), hub.now);
         let verdict = judge(deed, &told, (recorded, lost), &states);
         if matches!(told, Err(Errno::EEXIST)) {
             hub.coverage.hit("two clients wanted one name");
@@ -308,6 +318,17 @@ impl Actor {
     }
 }
 
+/// Is a listing one of names that were there, and of all that were there all the time?
+pub fn judge_list(found: &[Vec<u8>], states: &[&Names]) -> Result<(), String> {
+    let ensure = |truth: bool, what: &str| if truth { Ok(()) } else { Err(what.to_owned()) };
+    let never = found.iter().find(|name| !states.iter().any(|names| names.contains_key(*name)));
+    ensure(never.is_none(), "lists a name that was not there")?;
+    let first = states.first().map(|names| names.keys().collect::<Vec<_>>()).unwrap_or_default();
+    let always = |name: &Vec<u8>| states.iter().all(|names| names.contains_key(name));
+    let missed = first.into_iter().find(|name| always(name) && !found.contains(name));
+    ensure(missed.is_none(), "misses a name that was there all the time")
+}
+
 /// Is what the lane was told true of some state of the directory, and of the log?
 fn judge(
     deed: Deed,
@@ -322,14 +343,7 @@ fn judge(
         (Deed::Find(name) | Deed::Open(name), Ok(Told::Found(ino))) => {
             ensure(some(&|names| names.get(name) == Some(ino)), "that name never led there")
         }
-        (Deed::List(_), Ok(Told::Listed(found))) => {
-            let never = found.iter().find(|name| !some(&|names| names.contains_key(*name)));
-            ensure(never.is_none(), "lists a name that was not there")?;
-            let first = states.first().map(|names| names.keys().collect::<Vec<_>>()).unwrap_or_default();
-            let always = |name: &Vec<u8>| states.iter().all(|names| names.contains_key(name));
-            let missed = first.into_iter().find(|name| always(name) && !found.contains(name));
-            ensure(missed.is_none(), "misses a name that was there all the time")
-        }
+        (Deed::List(_), Ok(Told::Listed(found))) => judge_list(found, states),
         // Looked for, gone when it was opened.
         (Deed::Open(name), Err(Errno::ENOENT | Errno::ESTALE)) => {
             let moved = states.windows(2).any(|pair| pair[0].get(name) != pair[1].get(name));

@@ -33,8 +33,8 @@ struct Moment {
     /// The record that made it; none made the first.
     by: Option<Place>,
     state: State,
-    /// A power cut took it.
-    lost: bool,
+    /// When a power cut took it.
+    lost: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -55,10 +55,10 @@ impl Truth {
         };
         let list = self.lists.entry(key).or_default();
         if list.is_empty() {
-            list.push(Moment { from: 0, by: None, state: before, lost: false });
+            list.push(Moment { from: 0, by: None, state: before, lost: None });
         }
         if list.last().is_none_or(|last| last.state != state) {
-            list.push(Moment { from: now, by: Some(by), state, lost: false });
+            list.push(Moment { from: now, by: Some(by), state, lost: None });
         }
     }
 
@@ -81,13 +81,14 @@ impl Truth {
     /// The log of a server ends there now: what came behind it was never so, and what was before it is so again.
     pub fn cut(&mut self, now: u64, last: Place) {
         for list in self.lists.values_mut() {
-            let before = list.iter().filter(|moment| !moment.lost).count();
-            for moment in list.iter_mut() {
-                moment.lost |= moment.by.is_some_and(|by| by.metad == last.metad && by.index > last.index);
+            let before = list.iter().filter(|moment| moment.lost.is_none()).count();
+            for moment in list.iter_mut().filter(|moment| moment.lost.is_none()) {
+                let is_lost = moment.by.is_some_and(|by| by.metad == last.metad && by.index > last.index);
+                moment.lost = is_lost.then_some(now);
             }
-            let left = list.iter().rfind(|moment| !moment.lost).copied();
+            let left = list.iter().rfind(|moment| moment.lost.is_none()).copied();
             if let Some(left) = left
-                && list.iter().filter(|moment| !moment.lost).count() < before
+                && list.iter().filter(|moment| moment.lost.is_none()).count() < before
             {
                 list.push(Moment { from: now, ..left });
             }
@@ -99,6 +100,15 @@ impl Truth {
         let Some(seen) = self.seen[host].get(key) else { return 0 };
         let before = seen.partition_point(|(at, _)| *at < asked);
         before.checked_sub(1).map_or(0, |at| seen[at].1)
+    }
+
+    /// Was it so when a power cut took it, at that time or later?
+    pub fn was_lost_since(&self, key: &Key, shown: State, since: u64) -> bool {
+        let list = self.lists.get(key).map(Vec::as_slice).unwrap_or_default();
+        // What followed it is what was left of the log.
+        let lost =
+            list.windows(2).filter(|pair| pair[0].lost.is_some_and(|at| at >= since && at == pair[1].from));
+        lost.into_iter().any(|pair| pair[0].state == shown || pair[0].state == State::Anything)
     }
 
     fn has_seen(&mut self, host: usize, key: Key, now: u64, at: usize) {
@@ -259,6 +269,15 @@ mod tests {
         assert!(truth.is_shown(HOST, name(), leads(8), (51, 55)).is_err());
         truth.cut(60, place(0));
         assert!(truth.is_shown(HOST, name(), leads(0), (61, 61)).is_ok());
+    }
+
+    /// Goal: what was so when a power cut took it is known for a while, and nothing that was so before.
+    #[test]
+    fn what_a_power_cut_took_is_known() {
+        let mut truth = truth();
+        truth.cut(50, place(10));
+        let lost = |ino, since| truth.was_lost_since(&name(), leads(ino), since);
+        assert!(lost(0, 50) && !lost(0, 51) && !lost(8, 50) && !lost(7, 50));
     }
 
     /// Goal: of several changes of one inode in one step each may be shown.

@@ -134,9 +134,14 @@ impl Vfs {
     fn shows(&self, key: Key, state: State) {
         let hub = &mut *self.hub.borrow_mut();
         let now = hub.now;
-        if let Err(what) = hub.truth.is_shown(Hub::host_of(self.id.life), key, state, (self.asked, now)) {
-            hub.fail(format!("{}: {what}", self.id));
+        let shown = hub.truth.is_shown(Hub::host_of(self.id.life), key.clone(), state, (self.asked, now));
+        let Err(what) = shown else { return };
+        // For what is left of its leases a mount that has not heard of the cut shows what that took: so it is promised.
+        let since = self.asked.saturating_sub(hub.lending.shows_lost_ms());
+        if hub.lending.on && hub.truth.was_lost_since(&key, state, since) {
+            return hub.coverage.hit("a mount showed what a power cut took");
         }
+        hub.fail(format!("{}: {what}", self.id));
     }
 
     fn shows_name(&self, dir: Ino, name: &[u8], leads: Option<Ino>) {
@@ -158,10 +163,25 @@ impl Vfs {
     }
 
     async fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Attr>, Errno> {
-        match self.ask(self.lane.lookup(dir, name)).await {
-            Ok(attr) => Ok(Some(attr)),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(errno),
+        let before = self.rounds();
+        let (found, marker) = match self.ask(self.lane.lookup(dir, name)).await {
+            Ok(attr) => (Some(attr), "a name was answered from memory"),
+            Err(Errno::ENOENT) => (None, "an absent name was answered from memory"),
+            Err(errno) => return Err(errno),
+        };
+        self.mark_known(before, marker);
+        Ok(found)
+    }
+
+    /// Rounds of requests that the worker has made.
+    fn rounds(&self) -> u64 {
+        self.hub.borrow().rounds.get(&self.id).copied().unwrap_or(0)
+    }
+
+    /// Has it made none since?
+    fn mark_known(&self, before: u64, marker: &'static str) {
+        if self.rounds() == before {
+            self.hub.borrow_mut().coverage.hit(marker);
         }
     }
 
@@ -215,7 +235,9 @@ impl Vfs {
             Some(seen) => seen,
             None => {
                 let asked = self.kernel(|k| k.asks());
+                let before = self.rounds();
                 let attr = self.ask(self.lane.getattr(ino)).await?;
+                self.mark_known(before, "attributes were answered from memory");
                 let ((_, attributes), now) = (self.validity(), self.jiffies());
                 self.kernel(|k| k.answered(ino, &attr, From::Inode(asked), attributes, now));
                 Seen::of(&attr)
@@ -264,8 +286,10 @@ impl Vfs {
             }
             true
         };
+        let before = self.rounds();
         let listed = self.ask(self.lane.readdir(handle, 0, plus, &mut sink)).await;
         if listed.is_ok() {
+            self.mark_known(before, "a listing was answered from memory");
             for (name, attr) in lines.iter().filter_map(|(name, attr)| Some((name, attr.as_ref()?))) {
                 self.apply(dir, name.as_bytes(), Some(attr), (From::Entry(asked), asked));
             }

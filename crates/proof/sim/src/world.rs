@@ -6,6 +6,7 @@ mod daemons;
 mod detour;
 mod end;
 mod idle;
+mod lent;
 mod mishaps;
 mod process;
 mod reads;
@@ -14,6 +15,7 @@ mod still;
 mod upkeep;
 
 pub use end::INODE_TABLE;
+pub use lent::is_hearer;
 
 use crate::hub::{CallId, Hub, HubRef, LaneId, METADS_MAX};
 use crate::metad::{Faulty, Metad};
@@ -88,7 +90,7 @@ pub struct World {
 impl World {
     /// A formatted cluster whose daemons are about to start.
     pub fn new(seed: u64, options: Options) -> Self {
-        let mut hub = Hub::new(seed, options.canary, options.whole_trace);
+        let mut hub = Hub::new(seed, &options);
         let metas = 1 + (seed / 2) as usize % METADS_MAX;
         let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, metas, &hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());
@@ -119,7 +121,7 @@ impl World {
         let metads = processes.into_iter().enumerate().map(|(number, process)| {
             let uuid = (1 + STORAGEDS + number) as u64;
             let node = register(&mut mgmtd, ServiceKind::Metad, uuid, &mut hub);
-            Metad::new(node, (number, process), seed, faulty)
+            Metad::new(node, (number, process), seed, (faulty, &hub.lending))
         });
         let metads = metads.collect();
         let mood = Mood::draw(seed, &mut hub);
@@ -163,6 +165,7 @@ impl World {
             self.events += 1;
             self.event(event);
             self.flush();
+            self.look_at_leases();
         }
         self.report()
     }
@@ -292,6 +295,9 @@ impl World {
                 let lane = LaneId { life, lane: LANES as u32 };
                 hub.nudged.insert(life);
                 self.queue.at(hub.now + 50, &mut hub.rng, Event::Wake(lane));
+                // Something may be held that was not.
+                let hearers = self.tasks.keys().filter(|lane| lane.life == life && is_hearer(lane));
+                hearers.for_each(|lane| self.queue.at(hub.now + 1, &mut hub.rng, Event::Wake(*lane)));
             }
         }
     }

@@ -172,6 +172,16 @@ pub struct Limits {
     pub canary_ignores_ended: bool,
     /// A fault on purpose: a directory is known completely though a name in it was recalled (*absent-name-uncovered*).
     pub canary_keeps_complete: bool,
+    /// As [`RECALLS_KEPT_MAX`].
+    pub recalls_kept: usize,
+    /// As [`OWN_CHANGES_KEPT_MAX`], of what leases know.
+    pub own_changes_kept: usize,
+    /// A fault on purpose: an answer is kept though what it says was recalled since (*installs-after-confirm*).
+    pub canary_installs_late: bool,
+    /// A fault on purpose: a change that was given up is not made any more (*given-up-create*).
+    pub canary_forgets_doubts: bool,
+    /// A fault on purpose: what was asked for before a lapse gives leases (*revived-by-late-answer*).
+    pub canary_revives: bool,
 }
 
 impl Default for Limits {
@@ -191,6 +201,11 @@ impl Default for Limits {
             canary_counts_from_answers: false,
             canary_ignores_ended: false,
             canary_keeps_complete: false,
+            recalls_kept: RECALLS_KEPT_MAX,
+            own_changes_kept: OWN_CHANGES_KEPT_MAX,
+            canary_installs_late: false,
+            canary_forgets_doubts: false,
+            canary_revives: false,
         }
     }
 }

@@ -51,6 +51,18 @@ pub struct Config {
     pub canary_leaves_lane: bool,
     /// Canary for the simulator: shards whose rows are missing are made anew. Never set otherwise.
     pub canary_formats_missing: bool,
+    /// Canary for the simulator: leases are given on what is being taken back. Never set otherwise.
+    pub canary_grants_while_recalling: bool,
+    /// Canary for the simulator: leases end with their session. Never set otherwise.
+    pub canary_ends_with_session: bool,
+    /// Canary for the simulator: the hold counts from the start of the process. Never set otherwise.
+    pub canary_holds_by_process: bool,
+    /// Canary for the simulator: the row that there may be leases goes with a session. Never set otherwise.
+    pub canary_row_goes: bool,
+    /// Canary for the simulator: a repeated create opens for writing, and nobody is told. Never set otherwise.
+    pub canary_reopens_unseen: bool,
+    /// Canary for the simulator: what is moved was covered by where it is by then. Never set otherwise.
+    pub canary_cover_follows: bool,
 }
 
 impl Default for Config {
@@ -76,6 +88,12 @@ impl Default for Config {
             canary_takes_strays: false,
             canary_leaves_lane: false,
             canary_formats_missing: false,
+            canary_grants_while_recalling: false,
+            canary_ends_with_session: false,
+            canary_holds_by_process: false,
+            canary_row_goes: false,
+            canary_reopens_unseen: false,
+            canary_cover_follows: false,
         }
     }
 }

@@ -31,8 +31,8 @@ mod tree;
 pub use command::{Action, COMMAND_LEVEL_MAX, Caller, Choices, Command, Internal};
 pub use config::{Config, HashFn};
 pub use group::{
-    Class, Group, Input, Job, JobFailure, JobReply, Line, Output, PeerIdentity, Read, Reply, Request,
-    ShardMessage, Task,
+    Class, Group, Input, Job, JobFailure, JobReply, LeaseCounts, Line, Output, PeerIdentity, Read, Reply,
+    Request, ShardMessage, Task,
 };
 pub use op::changes;
 pub use row::{

@@ -173,6 +173,8 @@ pub const LEASES_MAX: usize = 1 << 20;
 pub const LEASES_PER_CLIENT_MAX: usize = 1 << 18;
 /// Clients that have a lease on one inode.
 pub const LEASE_HOLDERS_MAX: usize = 256;
+/// With so many conflicts at once, or more than two a second, an inode is lent to nobody for a while.
+pub const BUSY_AT: u64 = 8;
 /// Inodes of which it is remembered that they were taken back a short while ago.
 pub const BUSY_MAX: usize = 1 << 16;
 /// Inodes of which one answer tells that they have changed: of a rename both directories, what moves, and what goes.
@@ -227,6 +229,16 @@ pub struct Limits {
     pub report_rows: usize,
     /// [`SHARDS_TOLD_PER_STEP`].
     pub shards_told: usize,
+    /// [`LEASES_MAX`].
+    pub leases: usize,
+    /// [`LEASES_PER_CLIENT_MAX`].
+    pub leases_per_client: usize,
+    /// [`LEASE_HOLDERS_MAX`].
+    pub lease_holders: usize,
+    /// [`BUSY_AT`].
+    pub busy_at: u64,
+    /// [`LEASE_MS_MAX`]: in a run nobody may set more, or have set it.
+    pub lease_ms: u64,
 }
 
 impl Default for Limits {
@@ -253,6 +265,11 @@ impl Default for Limits {
             waits_over: WAITS_OVER_PER_STEP,
             report_rows: REPORT_ROWS,
             shards_told: SHARDS_TOLD_PER_STEP,
+            leases: LEASES_MAX,
+            leases_per_client: LEASES_PER_CLIENT_MAX,
+            lease_holders: LEASE_HOLDERS_MAX,
+            busy_at: BUSY_AT,
+            lease_ms: LEASE_MS_MAX,
         }
     }
 }

@@ -72,13 +72,15 @@ impl World {
                 }
                 self.stage = Stage::Witnessed(crossed);
             }
-            Stage::Witnessed(crossed) if *crossed.borrow() == self.seats.len() => {
+            // What waits for leases to be over may say of a chunk file how long it was.
+            Stage::Witnessed(crossed) if *crossed.borrow() == self.seats.len() && !self.holds_changes() => {
                 let crossed = Rc::new(RefCell::new(0));
                 self.vandalise(&crossed);
                 self.stage = Stage::Vandalised(crossed);
             }
             Stage::Vandalised(crossed) if *crossed.borrow() > 0 => {
                 self.stage = Stage::Draining;
+                self.hub.borrow_mut().lending.over = true;
                 self.after(LOOK_MS, Event::Look);
             }
             Stage::Over => return true,

@@ -29,6 +29,8 @@ const JUMP_MAX: u64 = 20_000;
 
 /// Mishaps that have to do with older copies of directories.
 const BACKUPS: std::ops::RangeInclusive<u8> = 19..=21;
+/// The mishap of who hears recalls.
+const RECALLS: u8 = 23;
 /// Longest time for which a disk is nearly full, in milliseconds.
 const LOW_MAX: u64 = 5_000;
 /// Looks for a request at work before a client's connections end.
@@ -67,6 +69,10 @@ impl Mood {
                 rng.pick(&[0, 1, 1, 2, 4])
             };
             deck.extend((0..times).map(|_| mishap));
+        }
+        if hub.lending.on {
+            let times = rng.pick(&[1, 4, 12]);
+            deck.extend((0..times).map(|_| RECALLS));
         }
         deck.push(1);
         if hub.deeds.theme == Theme::Syncs {
@@ -168,7 +174,8 @@ impl World {
             19 => self.mix_up_mgmtd(),
             20 => self.restore_mgmtd(),
             21 => self.restore_a_metad(),
-            _ => self.blackout(),
+            22 => self.blackout(),
+            _ => self.disturb_recalls(),
         }
         self.after(pause, Event::Mishap);
     }

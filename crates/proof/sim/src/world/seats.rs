@@ -6,6 +6,7 @@ use crate::appends::Broken;
 use crate::book::Book;
 use crate::drive::SimLane;
 use crate::hub::LaneId;
+use crate::lending::hear_recalls;
 use crate::locking::keep_locks;
 use crate::looking::look_on;
 use crate::loss::{Harm, Stored};
@@ -28,6 +29,8 @@ const KEEPER: usize = LANES + 2;
 const SYNCER: usize = LANES + 3;
 /// The lane of the program that only looks, which outlives its mount.
 pub(super) const LOOKER: usize = LANES + 4;
+/// From here on lanes that hear what shards take back, one for each metadata server.
+pub(super) const HEARERS: usize = LANES + 5;
 
 /// A place for a client, whichever life is in it.
 pub struct Seat {
@@ -37,6 +40,8 @@ pub struct Seat {
     pub books: Vec<BookRef>,
     /// It is gone, and nobody has taken over.
     pub vacant: bool,
+    /// So often its leases had lapsed when somebody looked.
+    pub lapses: u64,
     dead_since: Option<u64>,
 }
 
@@ -50,20 +55,27 @@ impl World {
             })
             .collect();
         let shared = Rc::new(RefCell::new(Shared::new(self.client_limits)));
-        self.seats.push(Seat { life: 0, shared, books, vacant: true, dead_since: None });
+        self.seats.push(Seat { life: 0, shared, books, vacant: true, lapses: 0, dead_since: None });
         self.begin_life(number, false);
     }
 
     fn begin_life(&mut self, number: usize, takes_over: bool) {
         self.last_client += 1;
         let life = self.last_client;
-        let shared = Rc::new(RefCell::new(Shared::new(self.client_limits)));
+        let mut limits = self.client_limits;
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.lending.limit_mount(&mut limits, &mut hub.rng);
+        }
+        let shared = Rc::new(RefCell::new(Shared::new(limits)));
         let books = {
             let seat = &mut self.seats[number];
+            seat.lapses = 0;
             (seat.life, seat.shared, seat.vacant, seat.dead_since) = (life, shared.clone(), false, None);
             seat.books.clone()
         };
         self.hub.borrow_mut().say(format_args!("client {number} begins life {life}"));
+        let slowness = self.hub.borrow().lending.slowness();
         for (at, book) in books.into_iter().enumerate() {
             let (id, lane) = self.lane(life, at, &shared);
             let shard = ShardId(((number * LANES + at) % SHARDS as usize) as u16);
@@ -77,7 +89,7 @@ impl World {
                 session: std::cell::Cell::new(None),
                 kept: std::cell::RefCell::default(),
                 book,
-                pause_max: (self.mood.calm_at / self.options.steps.max(1)).max(2),
+                pause_max: (self.mood.calm_at / self.options.steps.max(1)).max(2) * slowness,
                 shard,
             };
             let hub = self.hub.clone();
@@ -91,7 +103,14 @@ impl World {
         let (id, lane) = self.lane(life, LANES, &shared);
         self.spawn(id, keep_house(self.hub.clone(), lane, shared.clone(), id));
         let (id, lane) = self.lane(life, KEEPER, &shared);
-        self.spawn(id, keep_locks(self.hub.clone(), lane, shared.clone(), id));
+        self.spawn(id, keep_locks(self.hub.clone(), lane, shared.clone(), (id, limits.leases)));
+        if limits.leases {
+            let nodes: Vec<_> = self.metads.iter().map(|metad| metad.node).collect();
+            for (at, node) in nodes.into_iter().enumerate() {
+                let (id, lane) = self.lane(life, HEARERS + at, &shared);
+                self.spawn(id, hear_recalls(self.hub.clone(), lane, shared.clone(), node, id));
+            }
+        }
         let (id, lane) = self.lane(life, SYNCER, &shared);
         self.spawn(id, keep_synced(lane));
         let (id, lane) = self.lane(life, LOOKER, &shared);
@@ -270,6 +289,13 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         canary_forgets_touched: canary == Some(Canary::ForgetsTouched),
         canary_tells_the_first: canary == Some(Canary::TellsTheFirst),
         canary_opens_behind_losses: canary == Some(Canary::OpensBehindLosses),
+        canary_forgets_recalls: canary == Some(Canary::RecallOvertakesGrant),
+        canary_counts_from_answers: canary == Some(Canary::KeepsLeaseOverTerm),
+        canary_ignores_ended: canary == Some(Canary::RenewsForAShardThatLeft),
+        canary_keeps_complete: canary == Some(Canary::AbsentNameUncovered),
+        canary_installs_late: canary == Some(Canary::InstallsAfterConfirm),
+        canary_forgets_doubts: canary == Some(Canary::GivenUpCreate),
+        canary_revives: canary == Some(Canary::RevivedByLateAnswer),
         ..Limits::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Who stands still: a mount, whose kernel goes on; a whole host, asleep or not run. And who is left when a mount is killed.
 
-use super::World;
 use super::seats::LOOKER;
+use super::{World, is_hearer};
 use crate::clocks::Still;
 use crate::hub::{HOSTS, Hub, LaneId};
 use crate::queue::Event;
@@ -17,6 +17,7 @@ impl World {
         let hub = self.hub.borrow();
         hub.hosts.is_still(Hub::host_of(lane.life), hub.now)
             || (lane.lane != LOOKER as u32 && hub.is_stopped(lane.life))
+            || (is_hearer(&lane) && hub.lending.is_deaf(lane.life, hub.now))
     }
 
     /// A mount stops, or its host, for a moment or for so long that its session ends; it goes on then.
@@ -66,7 +67,7 @@ impl World {
         self.wake_those(|lane| Hub::host_of(lane.life) == host, hub.now, hub);
     }
 
-    fn wake_those(&mut self, which: impl Fn(&LaneId) -> bool, at: u64, hub: &mut Hub) {
+    pub(super) fn wake_those(&mut self, which: impl Fn(&LaneId) -> bool, at: u64, hub: &mut Hub) {
         for lane in self.tasks.keys().filter(|lane| which(lane)) {
             self.queue.at(at, &mut hub.rng, Event::Wake(*lane));
         }
@@ -77,6 +78,7 @@ impl World {
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
         hub.stopped.clear();
+        hub.lending.heal();
         for host in 0..HOSTS {
             hub.hosts.go_on(host, hub.now);
         }

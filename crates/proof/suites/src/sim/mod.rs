@@ -22,6 +22,9 @@ pub struct Arguments {
     /// Run with a bug that must be found: no-sync, no-chunk-sync, answers-first, runs-retries or all.
     #[arg(long)]
     canary: Option<String>,
+    /// Only runs with leases, about names.
+    #[arg(long)]
+    leases: bool,
     /// Print the whole trace (with --seed).
     #[arg(long)]
     trace: bool,
@@ -49,6 +52,9 @@ fn command_line(arguments: &Arguments) -> Vec<String> {
     if let Some(canary) = &arguments.canary {
         push("--canary", canary.clone());
     }
+    if arguments.leases {
+        words.push("--leases".to_owned());
+    }
     if arguments.trace {
         words.push("--trace".to_owned());
     }
@@ -62,7 +68,8 @@ mod tests {
     /// Goal: what is asked for is passed on, and without a wish 400 seeds run.
     #[test]
     fn wishes_are_passed_on() {
-        let none = Arguments { seeds: None, seed: None, steps: None, canary: None, trace: false };
+        let none =
+            Arguments { seeds: None, seed: None, steps: None, canary: None, leases: false, trace: false };
         assert_eq!(command_line(&none), ["--seeds", "400"]);
         let one = Arguments { seed: Some(7), steps: Some(9), trace: true, ..none };
         assert_eq!(command_line(&one), ["--seeds", "400", "--seed", "7", "--steps", "9", "--trace"]);

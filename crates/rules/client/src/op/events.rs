@@ -3,7 +3,7 @@
 
 use crate::job::{Job, Reply};
 use crate::lane::Lane;
-use crate::limits::{EVENTS_HELD_MS, LISTEN_PATIENCE_MS};
+use crate::limits::LISTEN_PATIENCE_MS;
 use crate::port::{Cell, Port};
 use crate::state::{Ended, Shards, Shared};
 use alloc::collections::BTreeSet;
@@ -48,6 +48,32 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut ended = self.shared.with(|s| s.locks.take_ended());
         ended.append(&mut again);
         if is_asked || !ended.is_empty() { Ok(ended) } else { Err(Errno::EAGAIN) }
+    }
+
+    /// Waits up to `wait_ms` for events of `node`, takes them in, confirms what shards take back, and does nothing else: so it
+    /// waits for nothing that may wait for that. Waits for locks that ended are kept for who calls [`Lane::mend_waits`], on
+    /// another lane. An error: ask again after a pause.
+    pub async fn hear(&self, node: NodeId, wait_ms: u64) -> Result<(), Errno> {
+        let has_told = self.report_leases(node).await;
+        let wait_ms = if has_told { wait_ms } else { wait_ms.min(EVENTS_SOON_MS) };
+        let Some(question) = self.shared.with(|s| s.question_of_hearer(node, wait_ms)) else {
+            return Err(Errno::EAGAIN);
+        };
+        let reply = self.once(self.asking_events(&question)).await;
+        let told = self.take_in(reply);
+        self.report_leases(node).await;
+        told.map_err(|_| Errno::EAGAIN)
+    }
+
+    /// What is left to do where another lane hears the events of `node` ([`Lane::hear`]): gives the waits for locks that ended,
+    /// and puts wishes that their shards have forgotten into their queues again.
+    pub async fn mend_waits(&self, node: NodeId) -> Vec<Ended> {
+        let shards = self.shared.with(|s| s.wished_shards(node));
+        self.reclaim_due(shards, Shards::begin_reclaim).await;
+        let mut again = self.wish_forgotten_again(node).await;
+        let mut ended = self.shared.with(|s| s.locks.take_ended());
+        ended.append(&mut again);
+        ended
     }
 
     /// A mount that holds something and asks for nothing would not hear that a shard began a term, and would lose what it holds
@@ -137,11 +163,21 @@ impl Shared {
         if (shards.is_empty() && !holds) || self.locks.has_ended() {
             return None;
         }
-        let wait_ms = if holds { wait_ms.min(EVENTS_HELD_MS) } else { wait_ms };
+        let wait_ms = if holds { wait_ms.min(self.leases.waits_for_events(node)) } else { wait_ms };
         // Another lane may have seen the new term.
         let is_due = shards.iter().any(|shard| self.shards.is_due(*shard));
         let has_work = is_due || !self.forgotten_wishes(node).is_empty();
         self.question(node, if has_work { wait_ms.min(EVENTS_SOON_MS) } else { wait_ms })
+    }
+
+    /// As [`Shared::question_of_waits`], for who leaves the waits to others.
+    fn question_of_hearer(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
+        let holds = self.leases.holds(node);
+        if !holds && self.wished_shards(node).is_empty() {
+            return None;
+        }
+        let most = if holds { self.leases.waits_for_events(node) } else { u64::MAX };
+        self.question(node, wait_ms.min(most))
     }
 
     fn question(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {

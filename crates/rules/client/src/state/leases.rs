@@ -13,7 +13,7 @@ mod tests_random;
 pub use own::{Became, Change, OwnChanges};
 
 use super::Found;
-use crate::limits::{GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE};
+use crate::limits::{EVENTS_HELD_MS, GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE};
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -98,6 +98,8 @@ struct Group {
     /// Terms of shards that had ended when this life renewed first.
     ended: Option<u64>,
     until: Millis,
+    /// For how long it renewed last; 0: never.
+    ms: u64,
     lapses: u64,
     /// When it was asked last to begin anew: see [`Leases::is_not_renewed`].
     asked_anew: Millis,
@@ -140,9 +142,13 @@ pub struct Leases {
     /// Ended together; freed little by little.
     ended: Vec<BTreeMap<Ino, Held>>,
     /// See [`Limits`].
+    recalls_kept: Option<usize>,
     forgets_recalls: bool,
     counts_from_answers: bool,
     ignores_ended: bool,
+    installs_late: bool,
+    forgets_doubts: bool,
+    revives: bool,
 }
 
 impl Leases {
@@ -151,6 +157,11 @@ impl Leases {
             forgets_recalls: limits.canary_forgets_recalls,
             counts_from_answers: limits.canary_counts_from_answers,
             ignores_ended: limits.canary_ignores_ended,
+            installs_late: limits.canary_installs_late,
+            forgets_doubts: limits.canary_forgets_doubts,
+            revives: limits.canary_revives,
+            recalls_kept: Some(limits.recalls_kept),
+            own: OwnChanges::new(limits.own_changes_kept),
             ..Self::default()
         }
     }
@@ -182,7 +193,7 @@ impl Leases {
         };
         let group = self.groups.entry(from.node).or_default();
         // What was sent before a lapse counts as little as what was held.
-        if sent.lapses != group.lapses {
+        if sent.lapses != group.lapses && !self.revives {
             return false;
         }
         let known = *group.ended.get_or_insert(renews.ended);
@@ -196,6 +207,7 @@ impl Leases {
         }
         let until = if self.counts_from_answers { now } else { sent.at }.plus(renews.ms);
         group.until = group.until.max(until);
+        group.ms = renews.ms;
         // A lease that comes later than its time was not renewed by what came before it.
         let (Some(grants), Some(of)) = (&stamp.grants, self.shards.get_mut(&from.shard)) else {
             return false;
@@ -266,10 +278,10 @@ impl Leases {
         if recall.ino.shard() != recall.shard || !self.term_is(recall.shard, recall.term, node) {
             return false;
         }
-        let (serial, forgets) = (self.serial, self.forgets_recalls);
+        let (serial, forgets, most) = (self.serial, self.forgets_recalls, self.recalls_kept());
         let of = self.shards.entry(recall.shard).or_default();
         if !forgets {
-            of.refuse(recall.ino, recall.number, serial);
+            of.refuse(recall.ino, recall.number, (serial, most));
         }
         if recall.kind == RecallKind::Everything {
             of.held.remove(&recall.ino);
@@ -307,8 +319,9 @@ impl Leases {
         let of = self.shards.get(&ino.shard())?;
         let is_of_now = (told.shard, told.term) == (ino.shard(), of.term)
             && told.sent.serial > of.forgotten
-            && self.groups.get(&of.node)?.lapses == told.sent.lapses;
-        (is_of_now && of.held.get(&ino)?.since <= number).then_some(era)
+            && (self.groups.get(&of.node)?.lapses == told.sent.lapses || self.revives);
+        let is_newer = of.held.get(&ino)?.since <= number || self.installs_late;
+        (is_of_now && is_newer).then_some(era)
     }
 
     /// Does the shard's present term say that? Another one's indexes are no measure for it.
@@ -324,20 +337,22 @@ impl Leases {
     /// What became of a change of this mount. What was asked before it was over is not kept.
     pub fn changed(&mut self, lane: (Slot, ShardId), change: Change, became: Became) {
         match became {
-            Became::InDoubt => return self.own.is_in_doubt(lane, change, self.serial),
+            Became::InDoubt if !self.forgets_doubts => {
+                return self.own.is_in_doubt(lane, change, self.serial);
+            }
             Became::Settled => self.own.is_settled(lane, self.serial),
-            Became::Over => {}
+            Became::InDoubt | Became::Over => {}
         }
         self.own.ends(&change, self.serial);
     }
 
     /// The lease on `ino` is not needed any more.
     pub fn give_back(&mut self, ino: Ino) {
-        let serial = self.serial;
+        let until = (self.serial, self.recalls_kept());
         if let Some(of) = self.shards.get_mut(&ino.shard())
             && let Some(held) = of.held.remove(&ino)
         {
-            of.refuse(ino, held.number, serial);
+            of.refuse(ino, held.number, until);
             of.back.push_back((ino, held.number));
         }
     }
@@ -377,6 +392,29 @@ impl Leases {
             of.is_to_hear = false;
         }
         self.own.session_ended(self.serial);
+    }
+
+    fn recalls_kept(&self) -> usize {
+        self.recalls_kept.unwrap_or(RECALLS_KEPT_MAX)
+    }
+
+    /// Events of `node` are waited for so long, where something is held: four answers come before their time is over.
+    pub fn waits_for_events(&self, node: NodeId) -> u64 {
+        let ms = self.groups.get(&node).map_or(0, |group| group.ms);
+        if ms == 0 { EVENTS_HELD_MS } else { (ms / 4).clamp(1, EVENTS_HELD_MS) }
+    }
+
+    /// All that is believed in now, each with the number of its newest grant and the term of its shard: for who looks whether
+    /// the shards know of it.
+    pub fn believed(&self, now: Millis) -> impl Iterator<Item = (Ino, u64, Term)> + '_ {
+        let holds = move |of: &OfShard| self.groups.get(&of.node).is_some_and(|group| group.until > now);
+        let shards = self.shards.values().filter(move |of| holds(of));
+        shards.flat_map(|of| of.held.iter().map(|(ino, held)| (*ino, held.number, of.term)))
+    }
+
+    /// How often leases have lapsed, of all servers.
+    pub fn lapses(&self) -> u64 {
+        self.groups.values().map(|group| group.lapses).sum()
     }
 
     /// Is anything of `node` held?
@@ -453,14 +491,15 @@ impl OfShard {
     }
 
     /// Grants up to `number` of `ino` are not believed, as long as there can be some: in answers to requests up to `serial`.
-    fn refuse(&mut self, ino: Ino, number: u64, serial: u64) {
+    /// Beyond `most` recalls none is kept by itself.
+    fn refuse(&mut self, ino: Ino, number: u64, (serial, most): (u64, usize)) {
         if self.flights.is_empty() {
             return;
         }
         let highest = self.recalled.entry(ino).or_default();
         *highest = number.max(*highest);
         self.order.push_back((serial, ino, number));
-        if self.order.len() > RECALLS_KEPT_MAX {
+        if self.order.len() > most {
             let numbers = self.recalled.values().copied();
             self.floor = (serial, numbers.fold(self.floor.1, u64::max));
             self.recalled.clear();

@@ -52,6 +52,8 @@ pub struct Host<S> {
     pub out: Output,
     /// As of the current step.
     pub now: Millis,
+    /// As of the first one.
+    pub began: Millis,
     /// As of the current step, by the wall clock.
     pub wall: Timestamp,
     /// This server.
@@ -123,12 +125,13 @@ impl<S: Store> Host<S> {
             spread: Spread::new(&config),
             homes: Homes::new(config.life.0),
             events: Events::new(config.life),
-            leases: Leases::new(config.lease_ms),
+            leases: Leases::new(&config),
             last: store.applied(),
             config,
             store,
             out: Output::default(),
             now: Millis(0),
+            began: Millis(0),
             wall: Timestamp::default(),
             own: NodeId(0),
             map: None,
@@ -161,6 +164,9 @@ impl<S: Store> Host<S> {
     /// The output of a round goes through many steps.
     pub fn begin_step(&mut self, now: Millis, wall: Timestamp, out: &mut Output) {
         (self.now, self.wall) = (now, wall);
+        if self.began == Millis(0) {
+            self.began = now;
+        }
         self.chores_left = self.config.limits.chores_per_step;
         self.term_rows_left = self.config.limits.term_rows;
         self.txns_left = self.config.limits.txns_due;

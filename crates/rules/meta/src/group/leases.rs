@@ -11,9 +11,8 @@ pub use recalls::Conflict;
 pub use touched::{Known, Touched, What, names_of, touched};
 
 use super::{Group, Request};
-use crate::limit::{
-    LEASE_HOLDERS_MAX, LEASE_MS_MAX, LEASES_MAX, LEASES_PER_CLIENT_MAX, LEASES_SWEPT_PER_STEP,
-};
+use crate::Config;
+use crate::limit::{LEASES_SWEPT_PER_STEP, Limits};
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -34,12 +33,38 @@ pub struct Leases {
     recalls: Recalls,
     busy: Busy,
     broken: u64,
+    /// Clients that were silent for too long, and whose leases ended by that.
+    passed_over: u64,
+    limits: Limits,
+    /// Canary for the simulator: see [`Config`].
+    grants_while_recalling: bool,
+}
+
+/// How it is with leases, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeaseCounts {
+    /// Leases given.
+    pub held: usize,
+    /// Recalls that are not confirmed.
+    pub recalls: usize,
+    /// See [`Leases::broken`].
+    pub broken: u64,
+    /// Inodes that nobody is lent for a while.
+    pub busy: usize,
+    /// Clients whose leases ended because they were silent.
+    pub passed_over: u64,
 }
 
 impl Leases {
-    /// Leases hold for so long; 0: none are given.
-    pub fn new(ms: u64) -> Self {
-        Self { times: Times::new(ms), ..Self::default() }
+    /// As they are set.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            times: Times::new(config.lease_ms),
+            busy: Busy::new(config.limits.busy_at),
+            limits: config.limits.clone(),
+            grants_while_recalling: config.canary_grants_while_recalling,
+            ..Self::default()
+        }
     }
 
     /// Has anybody but `client` a lease on it?
@@ -74,15 +99,21 @@ impl Leases {
         self.holders.count_of(client) > 0
     }
 
+    /// The same, given by this grant or a later one.
+    pub fn has_grant(&self, client: ClientId, ino: Ino, number: u64) -> bool {
+        self.holders.number(ino, client).is_some_and(|newest| newest >= number)
+    }
+
     /// May the answer to this request give a lease on `ino`?
     pub fn may_grant(&self, to: u64, ino: Ino) -> bool {
         self.wishes(to).is_some_and(|client| {
             let has_room = || {
-                self.holders.kept() < LEASES_MAX
-                    && self.holders.count_of(client) < LEASES_PER_CLIENT_MAX
-                    && self.holders.of(ino).count() < LEASE_HOLDERS_MAX
+                self.holders.kept() < self.limits.leases
+                    && self.holders.count_of(client) < self.limits.leases_per_client
+                    && self.holders.of(ino).count() < self.limits.lease_holders
             };
-            !self.recalls.blocks(ino) && (self.has(client, ino) || has_room())
+            (!self.recalls.blocks(ino) || self.grants_while_recalling)
+                && (self.has(client, ino) || has_room())
         })
     }
 
@@ -209,6 +240,7 @@ impl Leases {
         let holders: BTreeSet<ClientId> = self.holders.clients().chain(self.recalls.clients()).collect();
         let over = self.times.expire(now, &holders);
         over.iter().for_each(|client| self.end_all(*client));
+        self.passed_over += over.len() as u64;
         over
     }
 
@@ -218,8 +250,8 @@ impl Leases {
     }
 
     /// So long after the end of a term nobody uses what it gave, whatever was set then.
-    pub fn hold_ms() -> u64 {
-        patience(LEASE_MS_MAX)
+    pub fn hold_ms(&self) -> u64 {
+        patience(self.limits.lease_ms)
     }
 
     /// An inode is gone: whoever has a lease on it was told, or made it go.
@@ -247,13 +279,30 @@ impl Leases {
         self.broken += more as u64;
     }
 
+    /// In numbers.
+    pub fn counts(&self, now: Millis) -> LeaseCounts {
+        LeaseCounts {
+            held: self.holders.count(),
+            recalls: self.recalls.len(),
+            broken: self.broken,
+            busy: self.busy.len(now),
+            passed_over: self.passed_over,
+        }
+    }
+
+    /// When the oldest recall went out that this client has not confirmed.
+    pub fn oldest_recall(&self, client: ClientId) -> Option<Millis> {
+        self.recalls.oldest(client)
+    }
+
     /// Numbers for people.
     pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 4] {
+        let counts = self.counts(now);
         [
-            ("leases", self.holders.count() as u64),
-            ("recalls", self.recalls.len() as u64),
-            ("leases_broken", self.broken),
-            ("busy_inodes", self.busy.len(now) as u64),
+            ("leases", counts.held as u64),
+            ("recalls", counts.recalls as u64),
+            ("leases_broken", counts.broken),
+            ("busy_inodes", counts.busy as u64),
         ]
     }
 
@@ -266,6 +315,32 @@ impl Leases {
 }
 
 impl<S: Store> Group<S> {
+    /// How it is with leases, in numbers.
+    pub fn lease_counts(&self) -> LeaseCounts {
+        self.host.leases.counts(self.host.now)
+    }
+
+    /// Does this shard answer requests here?
+    pub fn serves(&self, shard: ShardId) -> bool {
+        self.shards.get(&shard).is_some_and(|shard| shard.is_in_service(&self.host))
+    }
+
+    /// Is it known here that this client may use what the lease on `ino` covers, by this grant? A shard that holds changes knows
+    /// it of all.
+    pub fn knows_lease(&self, client: ClientId, ino: Ino, number: u64) -> bool {
+        self.host.leases.has_grant(client, ino, number) || self.holds_changes(ino.shard())
+    }
+
+    /// Do changes of this shard wait for what was lent in an earlier term?
+    pub fn holds_changes(&self, shard: ShardId) -> bool {
+        self.shards.get(&shard).is_some_and(|shard| shard.held_until().is_some())
+    }
+
+    /// When the oldest recall went out that this client has not confirmed.
+    pub fn oldest_recall(&self, client: ClientId) -> Option<Millis> {
+        self.host.leases.oldest_recall(client)
+    }
+
     /// A request came: of a mount that counts its lapses, the answer renews its leases, and gives some if it wishes.
     pub(super) fn note_lapses(&mut self, request: &Request) {
         let Some(lapses) = request.call.lapses.filter(|_| request.peer.role == Role::Client) else { return };

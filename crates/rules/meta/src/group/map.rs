@@ -164,6 +164,9 @@ impl<S: Store> Group<S> {
                 Ok(())
             })?;
             self.host.events.end(client);
+            if self.host.config.canary_ends_with_session {
+                self.host.leases.end_all(client);
+            }
         }
         Ok(())
     }

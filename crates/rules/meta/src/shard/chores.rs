@@ -3,6 +3,7 @@
 //! the fence list make anew.
 
 use super::Shard;
+use super::lend::ANYBODY;
 use crate::command::{CancelGrowth, EraTold, Internal, Lane, Purge, SessionGone};
 use crate::fail::corrupt;
 use crate::group::Host;
@@ -142,6 +143,9 @@ impl Shard {
             Stage::Lanes => {
                 self.decide(host, &Internal::SessionGone(SessionGone { client }))?;
                 self.holders.remove(&client);
+                if host.config.canary_row_goes {
+                    self.decide(host, &Internal::SessionGone(SessionGone { client: ANYBODY }))?;
+                }
                 Stage::Growths(None)
             }
             Stage::Growths(after) => match self.cancel_some(host, after, |g| g.client == client)? {

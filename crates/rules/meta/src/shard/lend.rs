@@ -9,7 +9,7 @@ use super::waits::For;
 use crate::command::{Holds, Internal};
 use crate::ctx::{Dirs, Done};
 use crate::fail::corrupt;
-use crate::group::{Conflict, Host, Known, Leases, Request, Touched, touched};
+use crate::group::{Conflict, Host, Known, Request, Touched, touched};
 use crate::key::{self, Table};
 use crate::limit::CHANGED_PER_ANSWER;
 use crate::near::Near;
@@ -35,13 +35,15 @@ impl Shard {
         if self.hold.is_some() {
             // Whoever wrote to chunks when the last term ended stands in the rows: such a file was not covered.
             let is_coverable = |ino: Ino| !self.has_writer_row(ino);
-            return touched(&Known { is_leased: &|_| true, is_coverable: &is_coverable, made });
+            let follows = host.config.canary_cover_follows;
+            return touched(&Known { is_leased: &|_| true, is_coverable: &is_coverable, made, follows });
         }
         if !host.leases.has_others(client, host.now) {
             return Ok(Touched::new());
         }
         let is_leased = |ino: Ino| host.leases.notes(ino, client, host.now);
-        touched(&Known { is_leased: &is_leased, is_coverable: &|ino| self.is_coverable(ino), made })
+        let (is_coverable, follows) = (|ino| self.is_coverable(ino), host.config.canary_cover_follows);
+        touched(&Known { is_leased: &is_leased, is_coverable: &is_coverable, made, follows })
     }
 
     fn has_writer_row(&self, ino: Ino) -> bool {
@@ -221,7 +223,8 @@ impl Shard {
     /// A term begins: leases of the one before may be in use for a while.
     pub(super) fn hold_changes<S: Store>(&mut self, host: &Host<S>) {
         if self.era_untold || self.holders.contains_key(&ANYBODY) {
-            self.hold = Some(host.now.plus(Leases::hold_ms()));
+            let from = if host.config.canary_holds_by_process { host.began } else { host.now };
+            self.hold = Some(from.plus(host.leases.hold_ms())).filter(|until| *until > host.now);
         }
     }
 
@@ -236,7 +239,7 @@ impl Shard {
     }
 
     /// Until when changes wait.
-    pub(super) fn held_until(&self) -> Option<Millis> {
+    pub fn held_until(&self) -> Option<Millis> {
         self.hold
     }
 

@@ -369,7 +369,11 @@ fn what_has_no_extended_attributes_is_known() {
     }
     block_on(lane.open(file, crate::testing::BOTH)).unwrap();
     assert_eq!(counted(&cluster, lane.listxattr(file)).0, 1);
-    assert_eq!(counted(&cluster, lane.getxattr(file, b"security.capability")).0, 0, "the open's answer said it");
+    assert_eq!(
+        counted(&cluster, lane.getxattr(file, b"security.capability")).0,
+        0,
+        "the open's answer said it"
+    );
     assert_eq!(counted(&cluster, lane.listxattr(ROOT)).0, 0);
 }
 

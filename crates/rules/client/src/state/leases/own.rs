@@ -51,8 +51,10 @@ enum Doubts {
 }
 
 /// Those under way, and when the last of each inode was answered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OwnChanges {
+    /// Inodes of which that is known.
+    most: usize,
     inos: BTreeMap<Ino, u32>,
     names: BTreeMap<Ino, BTreeMap<Box<[u8]>, u32>>,
     /// Those of some directory, nobody knows of which.
@@ -66,7 +68,26 @@ pub struct OwnChanges {
     doubted: BTreeMap<ShardId, u32>,
 }
 
+impl Default for OwnChanges {
+    fn default() -> Self {
+        Self::new(OWN_CHANGES_KEPT_MAX)
+    }
+}
+
 impl OwnChanges {
+    pub fn new(most: usize) -> Self {
+        Self {
+            most,
+            inos: BTreeMap::new(),
+            names: BTreeMap::new(),
+            some_dirs: BTreeMap::new(),
+            answered: BTreeMap::new(),
+            floor: 0,
+            doubts: BTreeMap::new(),
+            doubted: BTreeMap::new(),
+        }
+    }
+
     /// A change is about to be sent.
     pub fn begins(&mut self, change: &Change) {
         for ino in change.all_inos() {
@@ -98,7 +119,7 @@ impl OwnChanges {
                 }
             }
         }
-        if self.answered.len() > OWN_CHANGES_KEPT_MAX {
+        if self.answered.len() > self.most {
             self.all_is_old(serial);
         }
     }

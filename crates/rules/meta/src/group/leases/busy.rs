@@ -1,14 +1,12 @@
 //! Inodes that several clients keep changing: nobody is lent them for a while, so that a change costs no more than without
 //! leases.
 
-use crate::limit::BUSY_MAX;
+use crate::limit::{BUSY_AT, BUSY_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use skep_types::{ClientId, Ino, Millis};
 
 /// What a recall adds to the heat of its inode.
 const HOT: u64 = 1 << 20;
-/// With so much of it the inode is busy.
-const BUSY: u64 = 8 * HOT;
 /// Half of it is left after so long.
 const HALF_MS: u64 = 2_500;
 /// What is left after each tenth of that, in 65,536ths.
@@ -41,8 +39,10 @@ impl Heat {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Busy {
+    /// With so much heat an inode is busy.
+    at: u64,
     inos: BTreeMap<Ino, Heat>,
     /// The same, about as old as they are.
     order: VecDeque<Ino>,
@@ -50,7 +50,18 @@ pub struct Busy {
     until: Millis,
 }
 
+impl Default for Busy {
+    fn default() -> Self {
+        Self::new(BUSY_AT)
+    }
+}
+
 impl Busy {
+    /// With so many recalls at once an inode is busy.
+    pub fn new(at: u64) -> Self {
+        Self { at: at * HOT, inos: BTreeMap::new(), order: VecDeque::new(), until: Millis(0) }
+    }
+
     /// Something is taken back for `client`.
     pub fn recalls(&mut self, ino: Ino, client: ClientId, now: Millis) {
         if !self.inos.contains_key(&ino) {
@@ -62,7 +73,7 @@ impl Busy {
         let new = Heat { of: 0, at: now, until: Millis(0), changed_by: client, asked: false };
         let heat = self.inos.entry(ino).or_insert(new);
         *heat = Heat { of: heat.now(now) + HOT, at: now, changed_by: client, ..*heat };
-        if heat.of >= BUSY {
+        if heat.of >= self.at {
             heat.until = now.plus(QUIET_MS);
             self.until = heat.until;
         }

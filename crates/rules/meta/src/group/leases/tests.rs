@@ -26,7 +26,8 @@ fn name(text: &str) -> What {
 
 impl Table {
     fn new() -> Self {
-        Self { leases: Leases::new(TERM_MS), now: Millis(10_000), next: 0, lapses: [0; 4] }
+        let config = Config { lease_ms: TERM_MS, ..Config::default() };
+        Self { leases: Leases::new(&config), now: Millis(10_000), next: 0, lapses: [0; 4] }
     }
 
     /// A question of this client, with its answer: what that lends, and whether it renews.

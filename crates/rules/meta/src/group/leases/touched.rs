@@ -51,6 +51,8 @@ pub struct Known<'a> {
     pub is_coverable: &'a dyn Fn(Ino) -> bool,
     /// The inode that the change makes: nobody knows it.
     pub made: Option<Ino>,
+    /// Canary for the simulator: see [`crate::Config`].
+    pub follows: bool,
 }
 
 impl Known<'_> {
@@ -82,8 +84,11 @@ pub fn touched(store: &dyn Store, batch: &Batch, known: &Known<'_>) -> Result<To
             let Some(old) = store.get(key)? else { continue };
             let old = Inode::from_bytes(&old).map_err(|e| corrupt("inode row", e))?;
             if !old.is_dir() {
-                touched.extend(known.cover(ino, &old));
-            } else if is_leased(ino) {
+                let new = row.as_ref().filter(|_| known.follows).map(|row| Inode::from_bytes(row));
+                let new = new.transpose().map_err(|e| corrupt("inode row", e))?;
+                touched.extend(known.cover(ino, new.as_ref().unwrap_or(&old)));
+            // One without a name is not lent, and whoever removed it uses nothing of it.
+            } else if old.nlink > 0 && is_leased(ino) {
                 let new = row.as_ref().map(|row| Inode::from_bytes(row)).transpose();
                 let new = new.map_err(|e| corrupt("inode row", e))?;
                 let stays = new.is_some_and(|inode| inode.nlink > 0);

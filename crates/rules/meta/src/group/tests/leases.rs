@@ -356,6 +356,21 @@ fn what_goes_is_lent_to_nobody() {
     bed.check();
 }
 
+/// Goal: who removes a directory is not asked to drop it, and that it was lent to him counts for nothing when it is purged.
+#[test]
+fn the_remover_of_what_is_open_breaks_nothing() {
+    let (mut bed, _, mut other, dir) = bed();
+    let made = change(&mut bed, &mut other, MakeNode { mode: 0o755, ..node(dir, "gone", Kind::Dir) });
+    let gone = EntryReply::from_bytes(&made.unwrap()).unwrap().ino;
+    bed.open(THIRD, gone, OpenMode::Read, 1).unwrap();
+    let asked = bed.send(ME, GetAttr { ino: gone });
+    assert_eq!(granted(&bed, asked), [gone]);
+    change(&mut bed, &mut other, RemoveDir { parent: dir, name: name("gone") }).unwrap();
+    bed.close(THIRD, gone, 2);
+    assert!(bed.server.gauges().contains(&("leases_broken", 0)));
+    bed.check();
+}
+
 /// Goal: requests that wait for mounts take half of the places at most; who need not wait is not refused for that.
 #[test]
 fn those_who_wait_for_mounts_leave_room() {
