@@ -25,19 +25,24 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 s.ghosts.seen(parent, name, attr);
                 s.acls.seen(attr.ino, attr.change, now);
             }
+            match found {
+                Some(_) => s.spared.names += 1,
+                None => s.spared.absent += 1,
+            }
             Some(found)
         })
     }
 
-    /// Attributes of a directory, if they are known.
+    /// Attributes of a directory, or of an entry that the lease on its directory covers, if they are known.
     pub(crate) fn known_attr(&self, ino: Ino) -> Option<Attr> {
         if !self.leases {
             return None;
         }
         let (boot, now) = (self.port.boot(), self.port.now());
         self.shared.with(|s| {
-            let attr = s.known_attr(ino, boot)?;
+            let attr = s.known_attr(ino, boot).or_else(|| s.known_covered(ino, boot))?;
             s.acls.seen(ino, attr.change, now);
+            s.spared.attributes += 1;
             Some(attr)
         })
     }
@@ -48,7 +53,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return None;
         }
         let boot = self.port.boot();
-        let (part, attrs) = self.shared.with(|s| s.known_part(list, boot))?;
+        let (part, attrs) = self.shared.with(|s| {
+            let part = s.known_part(list, boot)?;
+            s.spared.listings += 1;
+            Some(part)
+        })?;
         let entries = part.lines.iter().zip(attrs).filter_map(|(line, attr)| {
             let name = skep_types::Name::new(&line.name).ok()?;
             Some(DirEntry { cookie: line.cookie, name, ino: line.ino, kind: line.kind, attr, live: None })
@@ -62,7 +71,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return false;
         }
         let boot = self.port.boot();
-        self.shared.with(|s| s.is_known_without(ino, flags, boot))
+        self.shared.with(|s| {
+            let is_known = s.is_known_without(ino, flags, boot);
+            s.spared.extended += u64::from(is_known);
+            is_known
+        })
     }
 
     /// An answer says what a name leads to (`None`: to nothing).
@@ -191,6 +204,17 @@ impl Shared {
         let era = self.leases.believes(ino, now)?;
         let attr = self.names.attr(ino, era).filter(|_| self.ghosts.get(ino).is_none())?;
         self.says_nothing_else(&attr).then_some(attr)
+    }
+
+    /// By its number. Which name it has is not looked at: so no change of this mount to the directory may be under way, by which
+    /// it could go.
+    fn known_covered(&mut self, ino: Ino, now: Millis) -> Option<Attr> {
+        let era = self.leases.era(ino.shard());
+        let (dir, attr) = self.names.covered(ino, era)?;
+        let is_told = self.leases.believes(dir, now) == Some(era)
+            && self.leases.own.is_free(dir)
+            && self.ghosts.get(dir).is_none();
+        (is_told && self.says_nothing_else(&attr)).then_some(attr)
     }
 
     /// Under one lock, so that what is taken back is in no answer that comes behind; a part is not longer than what is asked for.
