@@ -220,7 +220,7 @@ pub async fn connection_of_pool(hub: &HubRef, lane: LaneId, node: NodeId) {
 /// Hears what the shards of one server take back, for ever, and does nothing else.
 pub async fn hear_recalls(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, node: NodeId, id: LaneId) {
     loop {
-        let asks = || !hub.borrow().lending.over && shared.borrow().nodes_to_ask().contains(&node);
+        let asks = || !hub.borrow().lending.over && shared.borrow().nodes_to_hear().contains(&node);
         if asks() {
             if lane.hear(node, EVENTS_MS).await.is_err() {
                 lane.port().pause(AGAIN_MS).await;

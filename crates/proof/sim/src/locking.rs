@@ -39,7 +39,7 @@ pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, (id, 
         let nodes = shared.borrow().nodes_to_ask();
         for node in &nodes {
             if heard {
-                let ended = lane.mend_waits(*node).await;
+                let (ended, _) = lane.tend_waits(*node).await;
                 tell(&hub, id, ended);
                 continue;
             }

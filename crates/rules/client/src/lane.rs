@@ -16,6 +16,8 @@ pub struct Lane<P: Port, C: Cell<Shared>> {
     pub(crate) port: P,
     pub(crate) shared: C,
     slot: Slot,
+    /// The slot is its own: without one it changes nothing.
+    has_slot: bool,
     position: RefCell<SlotState>,
     through: cell::Cell<Through>,
     /// See [`crate::Limits`].
@@ -51,10 +53,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             port: port(slot),
             shared,
             slot,
+            has_slot: true,
             position: RefCell::new(position),
             through: cell::Cell::default(),
             leases,
         })
+    }
+
+    /// A lane that only hears what servers tell ([`Lane::hear`]): it changes nothing, so it needs no slot, and there may be one
+    /// for each server, however many they are.
+    pub fn that_hears(shared: C, port: P) -> Self {
+        let leases = shared.with(|s| s.limits.leases);
+        let (position, through) = (RefCell::default(), cell::Cell::default());
+        Self { port, shared, slot: Slot(0), has_slot: false, position, through, leases }
     }
 
     pub fn slot(&self) -> Slot {
@@ -100,6 +111,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// The body of a request to a shard.
     pub(crate) fn shard_body<M: Message>(&self, shard: ShardId, message: &M, changing: bool) -> Vec<u8> {
+        debug_assert!(self.has_slot || !changing, "it has no place for changes");
         let seq = if changing { self.position.borrow_mut().next_seq(shard) } else { Seq(0) };
         let mut body = Vec::with_capacity(128);
         // The epoch is told at each try, as it is known then.
@@ -182,6 +194,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
 impl<P: Port, C: Cell<Shared>> Drop for Lane<P, C> {
     fn drop(&mut self) {
+        if !self.has_slot {
+            return;
+        }
         let position = core::mem::take(&mut *self.position.borrow_mut());
         self.shared.with(|s| s.slots.give_back(self.slot, position));
     }

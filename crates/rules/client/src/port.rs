@@ -130,6 +130,9 @@ pub trait Port {
 
     /// Something waits for [`crate::Lane::housekeeping`]: call it within [`crate::HOUSEKEEPING_SOON_MS`].
     fn work_waits(&self) {}
+
+    /// Leases are held where none were: their server is to be asked what it takes back ([`crate::Lane::hear`]), at once.
+    fn is_lent(&self) {}
 }
 
 /// State that several lanes share, behind whatever lock the hands have.

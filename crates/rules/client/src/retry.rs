@@ -211,16 +211,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         let boot = job.sent.map(|_| self.port.boot());
         let accepted = answer.status == Status(0);
-        let (again, new) = self.shared.with(|s| {
+        let (again, new, lent) = self.shared.with(|s| {
             s.epoch = s.epoch.max(answer.epoch);
-            let mut new = false;
+            let (mut new, mut lent) = (false, false);
             if let To::Shard(shard) = job.to {
                 // Who does not serve the shard does not know its term.
                 let term = if answer.status.is_misdirected() { Term(0) } else { stamp.term };
                 new = s.heard(node, answer.incarnation, (shard, term));
                 if let (Some(sent), Some(now)) = (job.sent, boot) {
                     let from = Source { node, life: answer.incarnation, shard, term };
-                    new |= s.leases.answered(&from, &sent, &stamp, now);
+                    lent = s.leases.answered(&from, &sent, &stamp, now);
                     s.leases.is_over(shard, &sent);
                     job.told = Some(Box::new(Told::new(&from, sent, &stamp)));
                 }
@@ -231,10 +231,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     s.stamps.seen(shard, &stamp);
                 }
             }
-            (s.nodes.answers(node), new)
+            (s.nodes.answers(node), new, lent)
         });
-        if new {
+        if new || lent {
             self.port.work_waits();
+        }
+        if lent {
+            self.port.is_lent();
         }
         if again {
             self.port.log(format_args!("{} answers again", self.name_of(node)));

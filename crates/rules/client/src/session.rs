@@ -63,6 +63,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             s.inodes.iter().filter(|(_, inode)| inode.mark.is_some()).map(|(ino, _)| ino).collect()
         });
         if !self.shared.with(|s| s.session.is_dead()) {
+            // The kernel uses nothing any more. First, for what follows may take its time.
+            self.give_up_leases().await;
             self.shared.with(|s| s.limits.retry_ms = BACKOFF_MAX_MS);
             for ino in marked {
                 if let Err(refusal) = self.commit(ino).await {

@@ -225,6 +225,9 @@ fn required_keys() {
         "transport=tcp",
         "request_size=5000",
         "request_size=2MiB",
+        "leases=maybe",
+        "cache=1KiB",
+        "cache=65GiB",
     ] {
         assert!(assemble::<MountConfig>(None, &[], &sets(&["mount_point=/mnt", bad])).is_err(), "{bad}");
     }

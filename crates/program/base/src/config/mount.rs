@@ -1,6 +1,7 @@
 //! Configuration of `skep mount`.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,21 @@ pub const THREADS_MAX: u32 = 1_024;
 pub const QUEUE_DEPTH_MAX: u32 = 256;
 /// Smallest `request_size`: one page.
 pub const REQUEST_MIN: Size = Size::kib(4);
+
+/// Does a mount ask for leases, unless it is told to, or not to?
+pub const LEASES: Leases = Leases::Off;
+/// Bounds of `cache`.
+pub const CACHE: RangeInclusive<Size> = Size::mib(1)..=Size::mib(64 << 10);
+
+/// Does the mount answer by itself what others cannot change without asking it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Leases {
+    /// Yes.
+    On,
+    /// It asks a server each time.
+    Off,
+}
 
 /// How file contents pass through the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +89,10 @@ pub struct MountConfig {
     pub allow_other: bool,
     /// Largest read or write taken from the kernel at once.
     pub request_size: Size,
+    /// Answer names and attributes of leased directories from memory.
+    pub leases: Leases,
+    /// Memory for that.
+    pub cache: Size,
 }
 
 impl Default for MountConfig {
@@ -90,6 +110,8 @@ impl Default for MountConfig {
             io: Io::Auto,
             allow_other: true,
             request_size: Size(limits::TRANSFER_MAX as u64),
+            leases: LEASES,
+            cache: Size::mib(256),
         }
     }
 }
@@ -113,5 +135,6 @@ impl Service for MountConfig {
             let what = format!("{} is no multiple of a page", self.request_size);
             wrong.key("request_size", &what, &format!("set a multiple of \"{REQUEST_MIN}\""));
         }
+        wrong.size("cache", self.cache, CACHE);
     }
 }

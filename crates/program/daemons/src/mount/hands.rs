@@ -4,6 +4,7 @@ use super::callers::Callers;
 use super::links::Links;
 use super::netbench::Netbench;
 use super::pages::Pages;
+use super::recalls::Bell;
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
 use skep_net::{Endpoint, Keyring};
 use skep_types::limits::SLOTS_MAX;
@@ -48,6 +49,10 @@ pub struct Hands {
     pub callers: Callers,
     /// Drops pages of the kernel, once there is a mount.
     pub pages: OnceLock<Arc<Pages>>,
+    /// Calls the thread that hears what servers tell.
+    pub bell: Bell,
+    /// There is one.
+    pub hears: AtomicBool,
     /// Set before the first request, if contents are dropped.
     pub netbench: OnceLock<Netbench>,
     connections: AtomicU64,
@@ -77,6 +82,8 @@ impl Hands {
             born: Instant::now(),
             callers: Callers::default(),
             pages: OnceLock::new(),
+            bell: Bell::default(),
+            hears: AtomicBool::new(false),
             netbench: OnceLock::new(),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),
@@ -183,6 +190,7 @@ impl Hands {
     /// The mount has ended: housekeeping stops.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
+        self.bell.ring();
         self.work_waits();
     }
 

@@ -1,7 +1,8 @@
 //! The lock keeper: programs that wait for locks of the cluster are parked here, without a worker or a lane.
 //!
 //! - One thread for each metadata server with waiting programs asks it what has become of them (`Events`)
-//!   and answers their requests. It ends when nobody has waited there for a while.
+//!   and answers their requests. It ends when nobody has waited there for a while. Where the mount has leases another
+//!   thread asks (`recalls.rs`), and these do what that leads to.
 //! - One thread takes back the wishes of programs that got a signal.
 //! - A lock is told when the kernel's old pages of its file are gone. Where that takes long, because a page waits for a
 //!   server that is away, a thread of that file waits for it, and nobody else does.
@@ -16,6 +17,7 @@ use skep_client::{Cell, Lane};
 use skep_fuse::ParkedReply;
 use skep_types::{Errno, Ino, NodeId};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +30,11 @@ const SLOW_MAX: usize = 16;
 const PAGES_PATIENCE_MS: u64 = 50;
 /// A thread whose server has no waiters ends after this long.
 const LINGER: Duration = Duration::from_secs(30);
+/// Where another thread hears, what is to be done for waits is looked for so often, and after this if some of it could not be
+/// done.
+const TEND_EVERY: Duration = Duration::from_secs(5);
+/// See [`TEND_EVERY`].
+const TEND_AGAIN: Duration = Duration::from_millis(100);
 /// Pause before a server that did not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -51,6 +58,8 @@ struct State {
     cancelling: bool,
     /// Locks that were granted of files whose pages go slowly; each file here has a thread.
     slow: HashMap<Ino, Vec<Ended>>,
+    /// How often the thread that hears has heard something.
+    heard: u64,
 }
 
 pub struct Keeper {
@@ -200,6 +209,7 @@ impl Keeper {
             // It ended a moment ago, perhaps without anybody who tells.
             return self.settle_ended();
         };
+        self.hands.bell.ring();
         if !self.lock().asked.insert(node) {
             self.wake.notify_all();
             return;
@@ -225,32 +235,61 @@ impl Keeper {
         }
     }
 
-    /// Asks one server until nobody has waited there for a while.
+    /// The thread that hears has heard something, or does not hear any more.
+    pub fn heard(&self) {
+        self.lock().heard += 1;
+        self.wake.notify_all();
+    }
+
+    fn has_waits(&self, node: NodeId) -> bool {
+        self.hands.shared.with(|s| s.nodes_with_waits().any(|one| one == node))
+    }
+
+    /// Looks after the waits on one server until nobody has waited there for a while.
     fn ask(self: &Arc<Self>, node: NodeId) {
         let Some(lane) = self.lane() else { return };
         while !self.hands.has_ended() {
-            if self.hands.shared.with(|s| s.nodes_to_ask()).contains(&node) {
-                match drive(lane.events(node, EVENTS_WAIT_MS)) {
-                    Ok(ended) => self.settle_with(&lane, ended),
-                    Err(_) => std::thread::sleep(AGAIN),
+            if self.has_waits(node) {
+                match self.hands.hears.load(Ordering::SeqCst) {
+                    true => self.tend(&lane, node),
+                    false => self.hear(&lane, node),
                 }
                 continue;
             }
             self.settle_ended();
             let mut state = self.lock();
             // Under the lock: whoever parked since the look above has woken nobody.
-            if self.hands.shared.with(|s| s.nodes_to_ask()).contains(&node) {
+            if self.has_waits(node) {
                 continue;
             }
             let (woken, waited) =
                 self.wake.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             // Whoever parks from now on finds no thread, and starts one.
-            if waited.timed_out() && !self.hands.shared.with(|s| s.nodes_to_ask()).contains(&node) {
+            if waited.timed_out() && !self.has_waits(node) {
                 state.asked.remove(&node);
                 return;
             }
         }
+    }
+
+    /// Asks what has become of waits, and tells.
+    fn hear(self: &Arc<Self>, lane: &MountLane<BlockingPort>, node: NodeId) {
+        match drive(lane.events(node, EVENTS_WAIT_MS)) {
+            Ok(ended) => self.settle_with(lane, ended),
+            Err(_) => std::thread::sleep(AGAIN),
+        }
+    }
+
+    /// Does what is to be done for waits beside hearing, and waits until more may be.
+    fn tend(self: &Arc<Self>, lane: &MountLane<BlockingPort>, node: NodeId) {
+        let heard = self.lock().heard;
+        let (ended, is_done) = drive(lane.tend_waits(node));
+        self.settle_with(lane, ended);
+        let patience = if is_done { TEND_EVERY } else { TEND_AGAIN };
+        let nothing_new = |state: &mut State| state.heard == heard && !self.hands.has_ended();
+        let waited = self.wake.wait_timeout_while(self.lock(), patience, nothing_new);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Takes wishes back, one after the other.

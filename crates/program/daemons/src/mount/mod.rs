@@ -1,10 +1,11 @@
 //! `skep mount`: the FUSE client. Threads of the transport: those that serve /dev/fuse have a lane of the
 //! client core with blocking links each, those with queues of `io_uring` many lanes that share the thread's
-//! links. One thread for housekeeping, one that renews the session, one that makes closed files durable, one that unmounts
-//! on a signal.
+//! links. One thread for housekeeping, one that renews the session, one that makes closed files durable, one that hears what
+//! shards take back, where leases are asked for, one that unmounts on a signal.
 
 mod background;
 mod callers;
+mod clocks;
 mod control;
 mod convert;
 mod hands;
@@ -18,6 +19,7 @@ mod netbench;
 mod pages;
 mod port;
 mod predecessor;
+mod recalls;
 mod ring;
 mod served;
 mod shown;
@@ -46,7 +48,9 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use worker::MountLane;
 
@@ -125,8 +129,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
         info!("removed a dead mount from {}", target.display());
     }
     refuse_second(&target)?;
-    let retry_ms = config.retry.duration().as_millis() as u64;
-    let shared = Shared::new(Limits { retry_ms, ..Limits::default() });
+    let shared = Shared::new(limits(config));
     let mgmtd = daemon::mgmtd_endpoints(&config.membership)?;
     let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd.clone());
     let room = room(config, open_files);
@@ -153,32 +156,21 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let pages = Pages::new(device.notifier());
     let _ = hands.pages.set(pages.clone());
     let served = Served::new(&hands, config.io, Readiness::new("mount"), background, note);
-    let housekeeper = std::thread::Builder::new().name("housekeeping".to_owned());
     let kept = hands.clone();
-    let housekeeper = housekeeper
-        .spawn(move || keep(&kept, keeper, record))
-        .map_err(|e| format!("housekeeping thread: {e}"))?;
+    let housekeeper = thread("housekeeping", move || keep(&kept, keeper, record))?;
     let syncing = hands.clone();
-    let syncer = std::thread::Builder::new().name("sync".to_owned());
-    let syncer = syncer
-        .spawn(move || by_itself(&syncing, |lane| drive(lane.sync_closed())))
-        .map_err(|e| format!("sync thread: {e}"))?;
+    let syncer = thread("sync", move || by_itself(&syncing, |lane| drive(lane.sync_closed())))?;
     let renewing = hands.clone();
-    let renewer = std::thread::Builder::new().name("renewal".to_owned());
-    let renewer = renewer
-        .spawn(move || by_itself(&renewing, |lane| drive(lane.keep_alive())))
-        .map_err(|e| format!("renewal thread: {e}"))?;
+    let renewer = thread("renewal", move || by_itself(&renewing, |lane| drive(lane.keep_alive())))?;
     let (watched, watched_hands) = (target.clone(), hands.clone());
-    let watch = std::thread::Builder::new().name("stop".to_owned());
-    let watch = watch
-        .spawn(move || unmount_when_told(&stop, &mounted, &watched, &watched_hands))
-        .map_err(|e| format!("stop thread: {e}"))?;
+    let watch = thread("stop", move || unmount_when_told(&stop, &mounted, &watched, &watched_hands))?;
+    let hearing = hear(&hands, &served)?;
     let ended = device.run(&served).map_err(|e| e.to_string());
     hands.end();
     pages.end();
     renewer.thread().unpark();
     syncer.thread().unpark();
-    for thread in [housekeeper, renewer, syncer, watch] {
+    for thread in [housekeeper, renewer, syncer, watch].into_iter().chain(hearing) {
         if thread.join().is_err() {
             return Err("a thread ended badly".to_owned());
         }
@@ -186,6 +178,40 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let ending = ended?;
     info!("{} ended: {ending:?}", target.display());
     Ok(())
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map_err(|e| format!("{name} thread: {e}"))
+}
+
+fn limits(config: &MountConfig) -> Limits {
+    let retry_ms = config.retry.duration().as_millis() as u64;
+    let cache_bytes = usize::try_from(config.cache.bytes()).unwrap_or(usize::MAX);
+    let leases = match config.leases {
+        config::mount::Leases::Off => false,
+        config::mount::Leases::On => match recalls::can_hear() {
+            Ok(()) => true,
+            Err(e) => {
+                warning!(
+                    "leases = \"on\" needs io_uring ({e}): this mount asks for everything; allow it \
+                     (sysctl kernel.io_uring_disabled=0, the limit of locked memory), or set leases = \"off\""
+                );
+                false
+            }
+        },
+    };
+    Limits { retry_ms, leases, cache_bytes, ..Limits::default() }
+}
+
+/// Hears what servers take back, if anything is to be lent to this mount.
+fn hear(hands: &Arc<Hands>, served: &Served) -> Result<Option<JoinHandle<()>>, String> {
+    if !hands.shared.with(|s| s.limits.leases) {
+        return Ok(None);
+    }
+    hands.hears.store(true, Ordering::SeqCst);
+    let (hands, keeper) = (hands.clone(), served.keeper());
+    thread("recalls", move || recalls::hear(&hands, &keeper)).map(Some)
 }
 
 /// SIGTERM when this process ends, which is its parent.

@@ -307,6 +307,10 @@ impl Port for BlockingPort {
     fn work_waits(&self) {
         self.lane.hands.work_waits();
     }
+
+    fn is_lent(&self) {
+        self.lane.hands.bell.ring();
+    }
 }
 
 impl MountPort for BlockingPort {

@@ -18,6 +18,7 @@ pub use port::RingPort;
 use super::hands::Hands;
 use services::Services;
 use skep_ring::Reactor;
+use skep_types::NodeId;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,6 +42,11 @@ impl RingHands {
             watches: Watches::default(),
             requests: Cell::new(0),
         })
+    }
+
+    /// The next request to this service goes over a new connection.
+    pub fn hang_up(&self, node: NodeId) {
+        self.services.close(node);
     }
 
     /// A number for a request on a connection of a pool.

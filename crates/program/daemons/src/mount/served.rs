@@ -54,6 +54,11 @@ impl Served {
         }
     }
 
+    /// Who keeps programs that wait for locks.
+    pub fn keeper(&self) -> Arc<Keeper> {
+        self.keeper.clone()
+    }
+
     fn manner(&self) -> Manner {
         Manner {
             io: self.io,

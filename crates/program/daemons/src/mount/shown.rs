@@ -86,6 +86,34 @@ struct MountPages {
     hands: Arc<Hands>,
 }
 
+impl MountPages {
+    /// What the mount may answer without asking, and how often it has.
+    fn leases(&self, out: &mut Exposition) {
+        let (held, counts, spared, bytes) = self.hands.shared.with(|shared| {
+            (shared.leases.count(), shared.leases.counts(), shared.spared, shared.names.bytes())
+        });
+        let name = "skep_mount_answered_from_memory_total";
+        let mut family = out.family(name, Kind::Counter, "Questions that no server was asked, by what for.");
+        for (what, value) in [
+            ("name", spared.names),
+            ("absent", spared.absent),
+            ("attributes", spared.attributes),
+            ("listing", spared.listings),
+            ("extended", spared.extended),
+        ] {
+            family.value(&[("what", what)], value);
+        }
+        let mut show = |name: &str, kind: Kind, help: &str, value: u64| {
+            out.family(name, kind, help).value(&[], value);
+        };
+        show("skep_mount_leases", Kind::Gauge, "Leases held.", held as u64);
+        show("skep_mount_cache_bytes", Kind::Gauge, "Memory for what leases cover.", bytes as u64);
+        show("skep_mount_recalls_total", Kind::Counter, "What servers took back.", counts.recalls);
+        let lapses = "How often all leases of a server ended at once.";
+        show("skep_mount_lapses_total", Kind::Counter, lapses, counts.lapses);
+    }
+}
+
 impl Pages for MountPages {
     fn service(&self) -> &'static str {
         "mount"
@@ -106,6 +134,7 @@ impl Pages for MountPages {
         counter("skep_mount_written_bytes_total", "Bytes that programs wrote.", counts.written_bytes.get());
         counter("skep_mount_links_opened_total", "Connections made to servers.", self.hands.links_opened());
         counter("skep_mount_links_failed_total", "Connections that failed.", self.hands.links_failed());
+        self.leases(out);
         let (inodes, handles, closes, session) = self.hands.shared.with(|shared| {
             (shared.inodes.len(), shared.handles.len(), shared.closes.len(), shared.session.open().is_some())
         });

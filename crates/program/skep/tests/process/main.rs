@@ -23,6 +23,7 @@ mod http;
 mod instruments;
 mod intruders;
 mod killed;
+mod leases;
 mod lives;
 mod loads;
 mod locks;

@@ -50,30 +50,63 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if is_asked || !ended.is_empty() { Ok(ended) } else { Err(Errno::EAGAIN) }
     }
 
-    /// Waits up to `wait_ms` for events of `node`, takes them in, confirms what shards take back, and does nothing else: so it
-    /// waits for nothing that may wait for that. Waits for locks that ended are kept for who calls [`Lane::mend_waits`], on
-    /// another lane. An error: ask again after a pause.
-    pub async fn hear(&self, node: NodeId, wait_ms: u64) -> Result<(), Errno> {
+    /// The same for a lane that does nothing else, where leases are held: it asks, takes in and confirms. All else that events
+    /// may lead to is for others, or two mounts that report what they have open could wait for each other: waits for locks
+    /// for [`Lane::tend_waits`], reports and the map for [`Lane::housekeeping`]. An error: why the server told nothing; ask
+    /// again after a pause.
+    pub async fn hear(&self, node: NodeId, wait_ms: u64) -> Result<(), Status> {
+        self.port.wanted_for(Some(wait_ms + LISTEN_PATIENCE_MS));
+        let told = self.hear_once(node, wait_ms).await;
+        self.port.wanted_for(None);
+        if told.is_err_and(|status| ![Status::NOT_READY, Status::FENCED].contains(&status)) {
+            // The server may have moved, or be a new one.
+            self.shared.with(|s| s.map.may_be_behind());
+            self.port.work_waits();
+        }
+        told
+    }
+
+    async fn hear_once(&self, node: NodeId, wait_ms: u64) -> Result<(), Status> {
+        // Others may wait for it.
         let has_told = self.report_leases(node).await;
         let wait_ms = if has_told { wait_ms } else { wait_ms.min(EVENTS_SOON_MS) };
-        let Some(question) = self.shared.with(|s| s.question_of_hearer(node, wait_ms)) else {
-            return Err(Errno::EAGAIN);
+        let Some(question) = self.shared.with(|s| s.question_of_ear(node, wait_ms)) else {
+            return if has_told { Ok(()) } else { Err(Status::NOT_READY) };
         };
         let reply = self.once(self.asking_events(&question)).await;
         let told = self.take_in(reply);
         self.report_leases(node).await;
-        told.map_err(|_| Errno::EAGAIN)
+        told
     }
 
-    /// What is left to do where another lane hears the events of `node` ([`Lane::hear`]): gives the waits for locks that ended,
-    /// and puts wishes that their shards have forgotten into their queues again.
-    pub async fn mend_waits(&self, node: NodeId) -> Vec<Ended> {
+    /// What is to be done for waits on `node` beside asking what became of them: as in [`Lane::events`]. `false` beside
+    /// those that ended: something is to be tried again soon.
+    pub async fn tend_waits(&self, node: NodeId) -> (Vec<Ended>, bool) {
         let shards = self.shared.with(|s| s.wished_shards(node));
-        self.reclaim_due(shards, Shards::begin_reclaim).await;
-        let mut again = self.wish_forgotten_again(node).await;
+        let is_told = self.reclaim_due(shards, Shards::begin_reclaim).await;
+        let again = self.wish_forgotten_again(node).await;
+        let is_done = is_told && self.shared.with(|s| s.forgotten_wishes(node).is_empty());
         let mut ended = self.shared.with(|s| s.locks.take_ended());
-        ended.append(&mut again);
-        ended
+        ended.extend(again);
+        (ended, is_done)
+    }
+
+    /// All leases end, and their servers hear of it, each asked once and for some seconds at most: nobody needs to wait until
+    /// this mount, which ends, has been silent for long enough.
+    pub async fn give_up_leases(&self) {
+        if !self.leases {
+            return;
+        }
+        let reports = self.shared.with(|s| {
+            s.all_lapses(true);
+            let nodes = s.leases.nodes_to_hear();
+            nodes.into_iter().flat_map(|node| s.leases.take_reports(node)).collect::<Vec<_>>()
+        });
+        let mut jobs: Vec<Job<'_>> =
+            reports.iter().map(|(shard, report)| self.asking(*shard, report)).collect();
+        self.port.wanted_for(Some(LISTEN_PATIENCE_MS));
+        self.once_each(&mut jobs).await;
+        self.port.wanted_for(None);
     }
 
     /// A mount that holds something and asks for nothing would not hear that a shard began a term, and would lose what it holds
@@ -91,7 +124,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // Whoever does not answer is asked again the next time, and by all who want something of it.
             let _ = self.take_in(job.take());
         }
-        for node in self.shared.with(|s| s.leases.nodes_to_hear()) {
+        // Those that are asked hear it with that, from who has a connection for it.
+        let to_hear = self.shared.with(|s| {
+            let asked = s.nodes_to_ask();
+            s.leases.nodes_to_hear().into_iter().filter(|node| !asked.contains(node)).collect::<Vec<_>>()
+        });
+        for node in to_hear {
             self.report_leases(node).await;
         }
     }
@@ -155,6 +193,23 @@ impl Shared {
         }
     }
 
+    /// Nobody can say how long this mount stood still, or it ends (`for_good`): nothing is told from memory any more that was
+    /// learned by now.
+    pub fn all_lapses(&mut self, for_good: bool) {
+        if self.limits.leases {
+            self.leases.all_lapse(for_good);
+            self.names.forget_all();
+        }
+    }
+
+    /// The question of who only hears. What has ended may wait to be told meanwhile: that is kept.
+    fn question_of_ear(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
+        let waits = !self.wished_shards(node).is_empty();
+        let holds = self.leases.holds(node);
+        // Leases that begin meanwhile are renewed by this answer, too.
+        (waits || holds).then(|| self.question(node, wait_ms.min(self.leases.patience(node))))?
+    }
+
     /// The question to `node` on which wishes wait, or of which leases are held, and the shard that it goes through. `None`:
     /// there is neither, or there are waits that have ended, which are to be told first. (What another lane takes in after this
     /// look, the answer to this question tells again.)
@@ -163,21 +218,11 @@ impl Shared {
         if (shards.is_empty() && !holds) || self.locks.has_ended() {
             return None;
         }
-        let wait_ms = if holds { wait_ms.min(self.leases.waits_for_events(node)) } else { wait_ms };
+        let wait_ms = if holds { wait_ms.min(self.leases.patience(node)) } else { wait_ms };
         // Another lane may have seen the new term.
         let is_due = shards.iter().any(|shard| self.shards.is_due(*shard));
         let has_work = is_due || !self.forgotten_wishes(node).is_empty();
         self.question(node, if has_work { wait_ms.min(EVENTS_SOON_MS) } else { wait_ms })
-    }
-
-    /// As [`Shared::question_of_waits`], for who leaves the waits to others.
-    fn question_of_hearer(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
-        let holds = self.leases.holds(node);
-        if !holds && self.wished_shards(node).is_empty() {
-            return None;
-        }
-        let most = if holds { self.leases.waits_for_events(node) } else { u64::MAX };
-        self.question(node, wait_ms.min(most))
     }
 
     fn question(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
@@ -201,7 +246,7 @@ impl Shared {
             return Vec::new();
         }
         self.listened = Some(now);
-        let asked = self.wished_nodes();
+        let asked = self.nodes_to_ask();
         let leaders = self.shards.known_here().filter_map(|shard| self.map.leader(shard));
         let nodes: BTreeSet<NodeId> = leaders.filter(|node| !asked.contains(node)).collect();
         nodes.into_iter().filter_map(|node| self.question(node, 0)).collect()
@@ -210,10 +255,20 @@ impl Shared {
     /// Servers for which there is a reason to call [`Lane::events`]: something waits there, has ended without being told, or is
     /// held of it.
     pub fn nodes_to_ask(&self) -> Vec<NodeId> {
-        let ended = self.locks.ended_on().filter_map(|shard| self.map.leader(shard));
-        let held = self.leases.nodes().into_iter().filter(|node| self.names_channel(*node).is_some());
-        let nodes: BTreeSet<NodeId> = self.wished_nodes().into_iter().chain(ended).chain(held).collect();
+        let nodes: BTreeSet<NodeId> = self.nodes_with_waits().chain(self.nodes_to_hear()).collect();
         nodes.into_iter().collect()
+    }
+
+    /// Those of them for which there is a reason to call [`Lane::hear`].
+    pub fn nodes_to_hear(&self) -> BTreeSet<NodeId> {
+        let held = self.leases.nodes().into_iter().filter(|node| self.names_channel(*node).is_some());
+        self.wished_nodes().into_iter().chain(held).collect()
+    }
+
+    /// Those of them where programs wait for locks.
+    pub fn nodes_with_waits(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let ended = self.locks.ended_on().filter_map(|shard| self.map.leader(shard));
+        self.wished_nodes().into_iter().chain(ended)
     }
 }
 

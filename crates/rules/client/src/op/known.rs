@@ -21,6 +21,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (boot, now) = (self.port.boot(), self.port.now());
         self.shared.with(|s| {
             let found = s.known_entry(parent, name, boot)?;
+            match found {
+                Some(_) => s.spared.names += 1,
+                None => s.spared.absent += 1,
+            }
             Some(found.map(|attr| {
                 s.ghosts.seen(parent, name, &attr);
                 s.acls.seen(attr.ino, attr.change, now);
@@ -38,6 +42,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.shared.with(|s| {
             let attr = s.known_attr(ino, boot)?;
             s.acls.seen(ino, attr.change, now);
+            s.spared.attributes += 1;
             Some(s.inodes.merge(attr))
         })
     }
@@ -48,7 +53,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return None;
         }
         let boot = self.port.boot();
-        let (part, attrs) = self.shared.with(|s| s.known_part(list, boot))?;
+        let (part, attrs) = self.shared.with(|s| {
+            let part = s.known_part(list, boot)?;
+            s.spared.listings += 1;
+            Some(part)
+        })?;
         let entries = part.lines.iter().zip(attrs).filter_map(|(line, attr)| {
             let name = skep_types::Name::new(&line.name).ok()?;
             Some(DirEntry { cookie: line.cookie, name, ino: line.ino, kind: line.kind, attr, live: None })
@@ -62,7 +71,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return false;
         }
         let boot = self.port.boot();
-        self.shared.with(|s| s.is_known_without(ino, flags, boot))
+        self.shared.with(|s| {
+            let is_known = s.is_known_without(ino, flags, boot);
+            s.spared.extended += u64::from(is_known);
+            is_known
+        })
     }
 
     /// An answer says what a name leads to (`None`: to nothing).
@@ -199,7 +212,8 @@ impl Shared {
         }
     }
 
-    /// A directory's, or those of an entry that the lease on its directory covers.
+    /// A directory's, or those of an entry that the lease on its directory covers. (Who is covered has a name that is known, so
+    /// an own change by which it could go knows it.)
     fn known_attr(&mut self, ino: Ino, now: Millis) -> Option<Attr> {
         let era = self.leases.era(ino.shard());
         let attr = match self.names.covered(ino, era) {

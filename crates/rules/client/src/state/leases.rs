@@ -98,7 +98,7 @@ struct Group {
     /// Terms of shards that had ended when this life renewed first.
     ended: Option<u64>,
     until: Millis,
-    /// For how long it renewed last; 0: never.
+    /// For how long its newest answer renewed.
     ms: u64,
     lapses: u64,
     /// When it was asked last to begin anew: see [`Leases::is_not_renewed`].
@@ -131,6 +131,15 @@ struct OfShard {
     is_to_hear: bool,
 }
 
+/// What a mount counts of its leases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeaseCounts {
+    /// What shards took back.
+    pub recalls: u64,
+    /// How often all leases of a server ended at once, and there were some.
+    pub lapses: u64,
+}
+
 /// The leases of a mount.
 #[derive(Debug, Default)]
 pub struct Leases {
@@ -141,6 +150,10 @@ pub struct Leases {
     serial: u64,
     /// Ended together; freed little by little.
     ended: Vec<BTreeMap<Ino, Held>>,
+    /// No request asks for any more.
+    is_over: bool,
+    /// For people: recalls that were heard, lapses that ended something.
+    counts: LeaseCounts,
     /// See [`Limits`].
     recalls_kept: Option<usize>,
     forgets_recalls: bool,
@@ -170,6 +183,7 @@ impl Leases {
     pub fn sends(&mut self, node: NodeId, shard: ShardId, now: Millis, wishes: bool) -> Sent {
         self.look(node, now);
         self.serial += 1;
+        let wishes = wishes && !self.is_over;
         let lapses = self.groups.entry(node).or_default().lapses;
         if wishes {
             self.shards.entry(shard).or_default().flights.insert(self.serial);
@@ -206,8 +220,7 @@ impl Leases {
             return false;
         }
         let until = if self.counts_from_answers { now } else { sent.at }.plus(renews.ms);
-        group.until = group.until.max(until);
-        group.ms = renews.ms;
+        (group.until, group.ms) = (group.until.max(until), renews.ms);
         // A lease that comes later than its time was not renewed by what came before it.
         let (Some(grants), Some(of)) = (&stamp.grants, self.shards.get_mut(&from.shard)) else {
             return false;
@@ -288,7 +301,9 @@ impl Leases {
         } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
             held.since = held.since.max(recall.number + 1);
         }
-        of.unconfirmed.insert(recall.number);
+        if of.unconfirmed.insert(recall.number) {
+            self.counts.recalls += 1;
+        }
         true
     }
 
@@ -398,8 +413,30 @@ impl Leases {
         self.recalls_kept.unwrap_or(RECALLS_KEPT_MAX)
     }
 
-    /// Events of `node` are waited for so long, where something is held: four answers come before their time is over.
-    pub fn waits_for_events(&self, node: NodeId) -> u64 {
+    /// Nobody can say how long this mount stood still: all ends, and a shard of each server that had lent something is to hear
+    /// that it did. `for_good`: the mount ends, and nothing is asked for any more.
+    pub fn all_lapse(&mut self, for_good: bool) {
+        self.is_over |= for_good;
+        let mut told: BTreeSet<NodeId> = BTreeSet::new();
+        for of in self.shards.values_mut() {
+            of.is_to_hear |= !of.held.is_empty() && told.insert(of.node);
+        }
+        let nodes: Vec<NodeId> = self.groups.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.lapse(node));
+    }
+
+    /// What is held, for people.
+    pub fn count(&self) -> usize {
+        self.shards.values().map(|of| of.held.len()).sum()
+    }
+
+    /// See [`LeaseCounts`].
+    pub fn counts(&self) -> LeaseCounts {
+        self.counts
+    }
+
+    /// An answer of `node` to who waits for events may wait no longer than this, or what it renews comes too late.
+    pub fn patience(&self, node: NodeId) -> u64 {
         let ms = self.groups.get(&node).map_or(0, |group| group.ms);
         if ms == 0 { EVENTS_HELD_MS } else { (ms / 4).clamp(1, EVENTS_HELD_MS) }
     }
@@ -459,9 +496,11 @@ impl Leases {
         let group = self.groups.entry(node).or_default();
         group.lapses += 1;
         group.until = Millis(0);
+        let before = self.ended.len();
         for of in self.shards.values_mut().filter(|of| of.node == node) {
             self.ended.extend(of.end());
         }
+        self.counts.lapses += u64::from(self.ended.len() > before);
     }
 
     fn sweep(&mut self) {

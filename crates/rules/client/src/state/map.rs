@@ -111,6 +111,11 @@ impl ClusterMap {
         is_older
     }
 
+    /// A server does not answer as it says: it is to be fetched again.
+    pub fn may_be_behind(&mut self) {
+        self.is_behind = true;
+    }
+
     /// Is there more to know than it says?
     pub fn is_behind(&self) -> bool {
         self.is_behind

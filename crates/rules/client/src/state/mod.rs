@@ -30,7 +30,7 @@ pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
-pub use leases::{Became, Change, Leases, OwnChanges, Sent, Source, Told};
+pub use leases::{Became, Change, LeaseCounts, Leases, OwnChanges, Sent, Source, Told};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use losses::Losses;
 pub(crate) use losses::Seen;
@@ -63,6 +63,21 @@ pub struct Waiting {
     pub ms: u64,
     /// What the network said.
     pub why: String,
+}
+
+/// Questions of programs that the mount answered from memory, for people.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spared {
+    /// What a name leads to.
+    pub names: u64,
+    /// That a name is not there.
+    pub absent: u64,
+    /// Attributes of an inode.
+    pub attributes: u64,
+    /// Parts of listings.
+    pub listings: u64,
+    /// That there is no such extended attribute.
+    pub extended: u64,
 }
 
 /// The state of a mount.
@@ -121,6 +136,8 @@ pub struct Shared {
     pub leases: Leases,
     /// What it knows under them.
     pub names: Names,
+    /// How often that spared a question.
+    pub spared: Spared,
     /// Counts opens and closes of the mount, so that shards can order them.
     pub open_seq: u64,
     /// Counts changes made by this mount; a listing's attributes are stale when it moved.

@@ -142,6 +142,11 @@ impl Cluster {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
+    /// How often each message was sent, by number.
+    pub fn kinds(&self) -> BTreeMap<u16, usize> {
+        self.counts.clone()
+    }
+
     /// All requests so far.
     pub fn total(&self) -> usize {
         self.counts.values().sum()
@@ -410,6 +415,12 @@ pub fn mount_with(cluster: &Rc<RefCell<Cluster>>, limits: Limits) -> FakeLane {
 pub fn lane_beside(cluster: &Rc<RefCell<Cluster>>, lane: &FakeLane) -> FakeLane {
     let port = FakePort { cluster: cluster.clone(), mount: lane.port().mount };
     Lane::new(lane.shared.clone(), |_| port).unwrap()
+}
+
+/// One beside it that only hears.
+pub fn ear_beside(cluster: &Rc<RefCell<Cluster>>, lane: &FakeLane) -> FakeLane {
+    let port = FakePort { cluster: cluster.clone(), mount: lane.port().mount };
+    Lane::that_hears(lane.shared.clone(), port)
 }
 
 /// Polls once: the operation goes on until it waits for the next answer.

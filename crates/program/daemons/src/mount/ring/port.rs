@@ -261,6 +261,10 @@ impl Port for RingPort {
         self.lane.caller()
     }
 
+    fn wanted_for(&self, ms: Option<u64>) {
+        self.lane.wanted_for(ms);
+    }
+
     fn uuid(&self) -> Uuid {
         self.lane.uuid()
     }
@@ -271,6 +275,10 @@ impl Port for RingPort {
 
     fn work_waits(&self) {
         self.lane.hands.work_waits();
+    }
+
+    fn is_lent(&self) {
+        self.lane.hands.bell.ring();
     }
 }
 

@@ -91,6 +91,33 @@ fn a_warm_look_asks_nobody() {
     assert_eq!(counted(&cluster, lane.getattr(ROOT)).0, 1);
 }
 
+/// Goal: the attributes of a covered entry are told by its number, as `stat` asks for them, until another mount changes it, and
+/// not beside a change of this mount to the directory by which its name could go.
+#[test]
+fn a_covered_entry_is_told_by_its_number() {
+    let cluster = cluster();
+    let plain = mount(&cluster);
+    makes_closed(&plain, b"f");
+    let (lane, ear) = holder(&cluster);
+    let file = block_on(lane.lookup(ROOT, b"f")).unwrap();
+    assert_eq!(counted(&cluster, lane.getattr(file.ino)), (0, Ok(file.clone())));
+    let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    beside(plain.setattr(file.ino, mode), &[&ear]).unwrap();
+    let (requests, changed) = counted(&cluster, lane.getattr(file.ino));
+    assert_eq!((requests, changed.unwrap().mode & 0o777), (1, 0o600));
+    block_on(lane.lookup(ROOT, b"f")).unwrap();
+    assert_eq!(counted(&cluster, lane.getattr(file.ino)).0, 0);
+    // The name is not known, and goes: whether it was that of the file, the answer says.
+    lane.shared.borrow_mut().names.forget_name(ROOT, b"f");
+    cluster.borrow_mut().fail(Unlink::KIND, &[Fault::LateAnswer]);
+    let other = lane_beside(&cluster, &lane);
+    let mut removes = pin!(lane.unlink(ROOT, b"f"));
+    assert!(step(removes.as_mut()).is_pending() && step(removes.as_mut()).is_pending());
+    assert_eq!(counted(&cluster, other.getattr(file.ino)).0, 1, "it is removed, and not answered");
+    block_on(removes).unwrap();
+    assert_eq!(counted(&cluster, other.getattr(file.ino)).0, 1);
+}
+
 /// Goal: in a directory that was listed, or made here, nobody is asked for a name that is not there, and each change is one
 /// request, which tells the directory's attributes as well.
 #[test]

@@ -1,9 +1,13 @@
 //! Tests of leases as a mount has them, over the fake cluster.
 
-use crate::testing::{BOTH, Cluster, FakeLane, Fault, METAD, block_on, lane_beside, mount, mount_with, step};
+use crate::testing::{
+    BOTH, Cluster, FakeLane, Fault, METAD, block_on, ear_beside, lane_beside, mount, mount_with, step,
+};
 use crate::{CreateHow, Limits, Opened};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::pin::pin;
 use core::task::Poll;
@@ -30,6 +34,7 @@ pub fn holder(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane) {
     let ear = lane_beside(cluster, &lane);
     block_on(lane.getattr(ROOT)).unwrap();
     block_on(ear.housekeeping());
+    listens(&ear);
     (lane, ear)
 }
 
@@ -205,4 +210,92 @@ fn a_new_term_hears_that_nothing_is_used() {
         block_on(lane.getattr(ROOT)).unwrap();
         assert!(believes(&cluster, &lane, ROOT));
     }
+}
+
+/// Goal: who only hears does so, and nothing else, also where a term is news, the server tells nothing, or the mount is to
+/// report first: what all that leads to is left to others, who hear that there is work. It takes no place of a lane.
+#[test]
+fn who_hears_does_nothing_else() {
+    let cluster = cluster();
+    let (lane, plain) = (mount_with(&cluster, leased()), mount(&cluster));
+    block_on(lane.getattr(ROOT)).unwrap();
+    block_on(lane.housekeeping());
+    let ear = ear_beside(&cluster, &lane);
+    let mut asked = BTreeSet::new();
+    let mut hear = || {
+        let before = cluster.borrow().kinds();
+        let told = block_on(ear.hear(METAD, 0));
+        let now = cluster.borrow().kinds();
+        asked.extend(
+            now.into_iter().filter(|(kind, times)| before.get(kind) != Some(times)).map(|(kind, _)| kind),
+        );
+        told
+    };
+    assert_eq!(hear(), Ok(()));
+    let mut work = pin!(make(&plain, b"f"));
+    while step(work.as_mut()).is_pending() {
+        let _ = hear();
+    }
+    assert!(cluster.borrow().now < 100 && believes(&cluster, &lane, ROOT), "it was confirmed");
+    {
+        let mut cluster = cluster.borrow_mut();
+        cluster.shard.begins();
+        cluster.fail(Events::KIND, &[Fault::LoseAnswer, Fault::Unreachable]);
+    }
+    for _ in 0..4 {
+        let _ = hear();
+    }
+    assert_eq!(asked.into_iter().collect::<Vec<u16>>(), [Events::KIND, Recalled::KIND]);
+    assert!(lane.shared.borrow().map.is_behind(), "housekeeping asks for the map");
+    drop(ear);
+    assert_ne!(lane_beside(&cluster, &lane).slot(), lane.slot(), "it gave back what it did not have");
+}
+
+/// Goal: a mount that ends, or that stood still for nobody knows how long, believes in nothing any more and says so: others do
+/// not wait until it has been silent for long enough. One that ends asks for nothing more, whatever it still has to say.
+#[test]
+fn who_ends_or_stood_still_keeps_nobody_waiting() {
+    for ends in [true, false] {
+        let cluster = cluster();
+        let ((lane, _), plain) = (holder(&cluster), mount(&cluster));
+        assert!(believes(&cluster, &lane, ROOT));
+        match ends {
+            true => block_on(lane.give_up_leases()),
+            false => {
+                lane.shared.borrow_mut().all_lapses(false);
+                assert_eq!(lane.shared.borrow().nodes_to_ask(), [METAD], "it is to say so");
+                let _ = block_on(ear_beside(&cluster, &lane).hear(METAD, 0));
+            }
+        }
+        assert!(!believes(&cluster, &lane, ROOT) && cluster.borrow().shard.leases.held.is_empty());
+        assert!(lane.shared.borrow().nodes_to_ask().is_empty());
+        assert_eq!(lane.shared.borrow().leases.counts().lapses, 1);
+        block_on(make(&plain, b"f")).unwrap();
+        assert!(cluster.borrow().now < 100, "it waited");
+        block_on(lane.getattr(ROOT)).unwrap();
+        assert_eq!(believes(&cluster, &lane, ROOT), !ends);
+    }
+}
+
+/// Goal: an unmount gives back first, and before the rest of what it has to do.
+#[test]
+fn an_unmount_gives_back() {
+    let cluster = cluster();
+    let ((lane, _), plain) = (holder(&cluster), mount(&cluster));
+    block_on(lane.detach());
+    assert!(cluster.borrow().shard.leases.held.is_empty());
+    block_on(make(&plain, b"f")).unwrap();
+    assert!(cluster.borrow().now < 100, "it waited");
+}
+
+/// Goal: events are waited for no longer than a quarter of what leases hold for.
+#[test]
+fn a_short_term_is_renewed_in_time() {
+    let cluster = cluster();
+    cluster.borrow_mut().shard.gives_leases(400);
+    let (lane, _) = holder(&cluster);
+    assert_eq!(lane.shared.borrow().leases.patience(METAD), 100);
+    cluster.borrow_mut().shard.gives_leases(40_000);
+    block_on(lane.lookup(ROOT, b"f")).unwrap_err();
+    assert_eq!(lane.shared.borrow().leases.patience(METAD), 1_000);
 }
