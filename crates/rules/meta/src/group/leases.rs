@@ -132,10 +132,12 @@ impl Leases {
         Some(Grant { ino, kind: LeaseKind::Shared, number: self.number })
     }
 
-    /// A client gives a lease back; one that is on its way to it (its number is higher) stays.
+    /// A client gives a lease back; one that is on its way to it (its number is higher) stays. What is being taken back of it
+    /// counts as confirmed: who has no lease asks for no events, and may never hear of it.
     pub fn give_back(&mut self, client: ClientId, ino: Ino, number: u64) {
         if self.holders.number(ino, client).is_some_and(|newest| newest <= number) {
             self.holders.end(ino, client);
+            self.recalls.end_of(client, ino);
         }
     }
 

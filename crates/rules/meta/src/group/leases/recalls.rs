@@ -158,6 +158,16 @@ impl Recalls {
         self.told.len()
     }
 
+    /// Of one inode.
+    pub fn end_of(&mut self, client: ClientId, ino: Ino) {
+        let of = (ino, What::FIRST, ClientId(0))..=(ino, What::Everything, ClientId(u64::MAX));
+        let out = self.parts.range(of).filter(|((_, _, holder), _)| *holder == client);
+        let numbers: Vec<u64> = out.filter_map(|(_, number)| *number).collect();
+        for number in numbers {
+            self.confirmed(client, number);
+        }
+    }
+
     pub fn end_all(&mut self, client: ClientId) {
         let all = (client, 0)..=(client, u64::MAX);
         let numbers: Vec<u64> = self.told.range(all).map(|((_, number), _)| *number).collect();

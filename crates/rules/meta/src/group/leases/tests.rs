@@ -111,6 +111,22 @@ fn leases_end_by_everything_and_by_giving_back() {
     table.leases.check();
 }
 
+/// Goal: who gives a lease back while some of it is taken back confirms that with it: having no lease it may never hear of it.
+#[test]
+fn giving_back_confirms() {
+    let mut table = Table::new();
+    let grant = table.ask(2, dir(7)).0.unwrap();
+    let (wait, told) = table.recall(100, 1, &[(dir(7), name("a"))]);
+    table.leases.give_back(ClientId(2), dir(7), grant.number - 1);
+    assert!(table.leases.take_over().is_empty(), "it has not heard of a grant");
+    table.leases.give_back(ClientId(2), dir(7), grant.number);
+    assert_eq!(table.leases.take_over(), [(SHARD, wait.unwrap())]);
+    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.release(100);
+    table.leases.check();
+    assert!(table.ask(2, dir(7)).0.is_some());
+}
+
 /// Goal: of many names of one directory the first are named; then the lease goes as a whole, and no more is kept.
 #[test]
 fn recalls_of_one_inode_are_bounded() {
