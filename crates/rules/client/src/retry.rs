@@ -118,7 +118,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let epoch = self.shared.with(|s| {
             for job in jobs.iter_mut().filter(|job| ready(job)) {
                 if let (To::Shard(shard), Some(node)) = (job.to, job.node) {
-                    job.sent = boot.map(|now| s.leases.sends(node, shard, now, job.wishes()));
+                    // Who cannot hear yet what is taken back would have others wait for all of a lease's time.
+                    let wishes = job.wishes() && s.shards.told(shard).is_some();
+                    job.sent = boot.map(|now| s.leases.sends(node, shard, now, wishes));
                     job.tell(s.map.epoch(shard));
                 }
             }

@@ -227,8 +227,8 @@ fn an_unmount_gives_leases_back() {
 /// Goal: a mount has leases of more groups of shards than it has threads to wait for locks, and hears all of them.
 #[test]
 fn more_groups_than_threads() {
-    const GROUPS: u32 = 20;
-    let plan = Plan { groups: GROUPS, shards: GROUPS, ..leased() };
+    const GROUPS: u32 = 32;
+    let plan = Plan { metas: 2, groups: GROUPS / 2, shards: GROUPS, ..leased() };
     let (cluster, first, second) = two_mounts(plan, 2 * GROUPS as usize);
     for dir in 0..2 * GROUPS {
         warm(&cluster, &first.join(format!("d{dir}/file")));

@@ -32,8 +32,11 @@ pub fn cluster() -> Rc<RefCell<Cluster>> {
 pub fn holder(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane) {
     let lane = mount_with(cluster, leased());
     let ear = lane_beside(cluster, &lane);
+    // It asks for leases where it can hear what is taken back.
     block_on(lane.getattr(ROOT)).unwrap();
+    assert!(!believes(cluster, &lane, ROOT) && lane.shared.borrow().nodes_to_hear().is_empty());
     block_on(ear.housekeeping());
+    block_on(lane.getattr(ROOT)).unwrap();
     listens(&ear);
     (lane, ear)
 }
@@ -220,6 +223,7 @@ fn who_hears_does_nothing_else() {
     let (lane, plain) = (mount_with(&cluster, leased()), mount(&cluster));
     block_on(lane.getattr(ROOT)).unwrap();
     block_on(lane.housekeeping());
+    block_on(lane.getattr(ROOT)).unwrap();
     let ear = ear_beside(&cluster, &lane);
     let mut asked = BTreeSet::new();
     let mut hear = || {
