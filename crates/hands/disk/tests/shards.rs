@@ -348,6 +348,7 @@ fn power_cuts_between_rounds() {
             waits_over: 1 + dice.below(4) as usize,
             report_rows: 1 + dice.below(4) as usize,
             shards_told: 1 + dice.below(2) as usize,
+            ..Limits::default()
         };
         let mut bench = Bench::new(config(limits), 256 << dice.below(6));
         // From the first cut on, requests wait for rows.
