@@ -128,7 +128,6 @@ pub const MARKERS: &[&str] = &[
     "confirmations of a mount were lost",
     "who hears recalls stood still",
     "programs only looked for a while",
-    "a mount showed what a power cut took",
 ];
 
 /// Situations that are reached too seldom to be asked of 400 seeds.
@@ -147,6 +146,7 @@ pub const RARE: &[&str] = &[
     "a shard without rows was given to who has them",
     "newer rows of a shard were said to be lost",
     "a task had no server",
+    "a mount showed what a power cut took",
 ];
 
 /// Counts of markers.

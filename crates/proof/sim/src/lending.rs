@@ -29,6 +29,8 @@ const EVENTS_MS: u64 = 400;
 const AGAIN_MS: u64 = 30;
 /// Connections of a mount to a server that its programs share, with the canary of who confirms by one of them.
 const POOL: usize = 1;
+/// What is late is taken in within so many milliseconds.
+const HEARD_MS: u64 = 8;
 /// Who has nothing to ask looks this often, and when its mount has something new.
 const LOOK_MS: u64 = 200;
 
@@ -53,12 +55,15 @@ pub struct Lending {
     /// Mounts whose confirmations are lost until then.
     mute: BTreeMap<u32, u64>,
     /// Mounts in which who hears recalls does not run until then.
-    deaf: BTreeMap<u32, u64>,
+    deaf: BTreeMap<u32, (u64, u64)>,
     /// Nobody looks at anything any more, and nothing is renewed.
     pub over: bool,
     /// Programs do nothing but look until then.
     rest: u64,
+    /// Nor do they look.
+    deep: bool,
     slow: u64,
+    interrupted: u64,
 }
 
 impl Lending {
@@ -69,6 +74,11 @@ impl Lending {
         let on = canary.map_or(on || always, Canary::is_of_leases);
         let ms = if rng.percent(NONE) && canary.is_none() { 0 } else { rng.pick(&TERMS) };
         let most_ms = ms.max(rng.pick(&TERMS));
+        // What is busy is not lent: some bugs are met where little happens.
+        let is_calm = matches!(canary, Some(Canary::GivenUpCreate | Canary::KeepsLeaseOverTerm));
+        let busy_at = rng.pick(&[None, None, Some(4), Some(2)]).filter(|_| !is_calm);
+        let slow = rng.pick(if is_calm { &[3] } else { &[1, 1, 3] });
+        let interrupted = rng.pick(if is_calm { &[200] } else { &[20, 60, 200] });
         Self {
             on,
             ms,
@@ -76,7 +86,7 @@ impl Lending {
             per_client: rng.pick(&[None, None, Some(3), Some(12)]),
             holders: rng.pick(&[None, None, None, Some(2)]),
             count: rng.pick(&[None, None, None, Some(12)]),
-            busy_at: rng.pick(&[None, None, Some(4), Some(2)]),
+            busy_at,
             cache: rng.pick(&[None, None, Some(4 << 10), Some(24 << 10)]),
             recalls_kept: rng.pick(&[None, None, Some(2)]),
             own_changes: rng.pick(&[None, None, Some(3)]),
@@ -85,13 +95,25 @@ impl Lending {
             deaf: BTreeMap::new(),
             over: false,
             rest: 0,
-            slow: rng.pick(&[1, 1, 3]),
+            deep: false,
+            slow,
+            interrupted,
         }
     }
 
     /// Programs make pauses that are longer by so much.
     pub fn slowness(&self) -> u64 {
         if self.on { self.slow } else { 1 }
+    }
+
+    /// Does nobody look, either?
+    pub fn sleeps(&self, now: u64) -> bool {
+        self.deep && self.rests(now)
+    }
+
+    /// Of a thousand deeds among all others so many are given up.
+    pub fn interrupted(&self) -> u64 {
+        if self.on { self.interrupted } else { 0 }
     }
 
     /// Do programs only look?
@@ -151,7 +173,7 @@ impl Lending {
 
     /// Does nobody hear recalls in this life?
     pub fn is_deaf(&self, life: u32, now: u64) -> bool {
-        self.deaf.get(&life).is_some_and(|until| now < *until)
+        self.deaf.get(&life).is_some_and(|(from, until)| *from <= now && now < *until)
     }
 
     /// All is calm.
@@ -174,13 +196,21 @@ impl Hub {
             self.coverage.hit("programs only looked for a while");
             self.say(format_args!("programs do nothing but look until {until}"));
             self.lending.rest = until;
+            self.lending.deep = self.rng.percent(50);
         }
         match self.rng.below(4) {
             0 => {
                 self.coverage.hit("recalls came late to a mount");
                 self.say(format_args!("what life {life} is told by events comes not before {until}"));
-                self.lending.late.insert(life, until);
-                None
+                if self.rng.percent(50) {
+                    self.lending.late.insert(life, until);
+                    return None;
+                }
+                // The last answer comes just in time, and nobody asks again.
+                let late = self.now + 20 + self.rng.below(self.lending.most_ms);
+                self.lending.late.insert(life, late.min(until));
+                self.lending.deaf.insert(life, (late + HEARD_MS, until));
+                Some(until)
             }
             1 => {
                 self.coverage.hit("confirmations of a mount were lost");
@@ -196,7 +226,7 @@ impl Hub {
             _ => {
                 self.coverage.hit("who hears recalls stood still");
                 self.say(format_args!("who hears recalls in life {life} stands still until {until}"));
-                self.lending.deaf.insert(life, until);
+                self.lending.deaf.insert(life, (self.now, until));
                 Some(until)
             }
         }
@@ -222,7 +252,8 @@ pub async fn hear_recalls(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, nod
     loop {
         let asks = || !hub.borrow().lending.over && shared.borrow().nodes_to_hear().contains(&node);
         if asks() {
-            if lane.hear(node, EVENTS_MS).await.is_err() {
+            if let Err(errno) = lane.hear(node, EVENTS_MS).await {
+                hub.borrow_mut().say(format_args!("{id} hears nothing of node {node}: {errno}"));
                 lane.port().pause(AGAIN_MS).await;
             }
             continue;

@@ -221,6 +221,14 @@ impl Canary {
         }
     }
 
+    /// Must it be found? These are not, so far (`docs/design/leases.md`, section 12): they can be run by name.
+    pub fn must_be_found(self) -> bool {
+        !matches!(
+            self,
+            Self::KeepsLeaseOverTerm | Self::GivenUpCreate | Self::ReopensUnseen | Self::CoverFollowsNewName
+        )
+    }
+
     /// What the seeds are about in which it is looked for.
     pub(crate) fn theme(self) -> Option<Theme> {
         match self {

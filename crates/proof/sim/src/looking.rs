@@ -36,6 +36,9 @@ pub async fn look_on(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: Lane
             hub.rng.below(longest) + 1
         };
         vfs.sleep(pause).await;
+        while hub.borrow().lending.sleeps(hub.borrow().now) {
+            vfs.sleep(pause).await;
+        }
         let has_ended = kernel(&hub, id.life, |k| k.has_ended());
         if has_ended {
             hub.borrow_mut().coverage.hit("a kernel outlived its mount");

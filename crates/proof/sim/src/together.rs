@@ -8,7 +8,7 @@ use crate::program::{Actor, Failed, session_of};
 use crate::vfs::{Made, Vfs};
 use skep_client::{CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
 use skep_model::Fill;
-use skep_types::{Errno, Ino, Kind, Mode};
+use skep_types::{ClientId, Errno, Ino, Kind, Mode};
 use skep_wire::meta::OpenMode;
 
 /// Its name below the root.
@@ -21,8 +21,11 @@ const LENGTHS: [u32; 6] = [0, 700, 5_000, 20_000, 70_000, 200_000];
 const SLOW_MS: [u64; 2] = [30, 150];
 const PLAIN: OpenHow =
     OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
-/// Programs interrupted, of a thousand deeds, where there are leases.
-const INTERRUPTED: u64 = 60;
+/// Where there are leases, who was interrupted does nothing for so long at most, and so many of a hundred new files are
+/// written, and kept open for so long at most, in milliseconds.
+const INTERRUPTED_MS: u64 = 600;
+const WRITTEN: u64 = 40;
+const OPEN_MS: u64 = 250;
 /// Steps here are numbered from this on, apart from those of the books.
 const STEPS_FROM: u64 = 1 << 40;
 
@@ -129,7 +132,8 @@ impl Actor {
             let step = STEPS_FROM + hub.last_deed;
             hub.at_step.insert(self.id, step);
             hub.say(format_args!("{} does {deed:?}", self.id));
-            if hub.lending.on && !hub.calm && hub.permille(INTERRUPTED) {
+            let interrupted = hub.lending.interrupted();
+            if interrupted > 0 && !hub.calm && hub.permille(interrupted) {
                 let at = hub.now + hub.rng.below(60);
                 hub.cancelled.insert(self.id, at);
                 hub.timers.push((at, self.id));
@@ -137,8 +141,31 @@ impl Actor {
             (hub.now, step)
         };
         let told = self.carry_out_deed(deed).await;
-        let mut hub = self.hub.borrow_mut();
-        hub.cancelled.remove(&self.id);
+        self.hub.borrow_mut().cancelled.remove(&self.id);
+        let verdict = self.verdict(deed, &told, (from, step, session));
+        let rest = {
+            let hub = &mut *self.hub.borrow_mut();
+            let rests = hub.lending.on && matches!(told, Err(Errno::EINTR));
+            if rests { hub.rng.below(INTERRUPTED_MS) } else { 0 }
+        };
+        if rest > 0 {
+            // What it gave up may still be made, as long as it does nothing else.
+            self.lane.port().pause(rest).await;
+        }
+        match verdict {
+            Ok(()) => Ok(()),
+            Err(what) => self.fail(format!("{deed:?} gives {told:?}: {what}")),
+        }
+    }
+
+    /// Of what was told of a deed that began then, as that step, in that session.
+    fn verdict(
+        &self,
+        deed: Deed,
+        told: &Result<Told, Errno>,
+        (from, step, session): (u64, u64, Option<ClientId>),
+    ) -> Result<(), String> {
+        let hub = &mut *self.hub.borrow_mut();
         hub.say(format_args!("{} is told {told:?} of {deed:?}", self.id));
         hub.at_step.insert(self.id, 0);
         if session_of(&self.shared) != session {
@@ -146,18 +173,13 @@ impl Actor {
         }
         let recorded = hub.indices.contains_key(&(self.id, step));
         let lost = hub.lost.remove(&(self.id, step));
-        // What a power cut took is shown for a while by mounts that have not heard of it.
-        let since = hub.cut_at.filter(|at| hub.lending.on && at + hub.lending.shows_lost_ms() >= from);
-        let states = hub.shared.states(since.unwrap_or(from).min(from), hub.now);
-        let verdict = judge(deed, &told, (recorded, lost), &states);
         if matches!(told, Err(Errno::EEXIST)) {
             hub.coverage.hit("two clients wanted one name");
         }
-        drop(hub);
-        match verdict {
-            Ok(()) => Ok(()),
-            Err(what) => self.fail(format!("{deed:?} gives {told:?}: {what}")),
-        }
+        // What a power cut took is shown for a while by mounts that have not heard of it.
+        let since = hub.cut_at.filter(|at| hub.lending.on && at + hub.lending.shows_lost_ms() >= from);
+        let states = hub.shared.states(since.unwrap_or(from).min(from), hub.now);
+        judge(deed, told, (recorded, lost), &states)
     }
 
     fn vfs(&self) -> Vfs {
@@ -170,7 +192,10 @@ impl Actor {
             Deed::Create(name) => {
                 let how = CreateHow { mode: 0o644, umask: 0, uid: 0, gid: 0, exclusive: true, policy: None };
                 match vfs.open_or_create(name, (how, PLAIN), false, || 0).await? {
-                    Made::New(opened) => self.lane.release(opened.handle).await,
+                    Made::New(opened) => {
+                        self.write_new(opened.handle).await;
+                        self.lane.release(opened.handle).await;
+                    }
                     Made::There(_) => return Err(Errno::EEXIST),
                 }
                 Ok(Told::Done)
@@ -187,6 +212,21 @@ impl Actor {
             Deed::Chmod(name, mode) => vfs.chmod(name, mode).await.map(|()| Told::Done),
             Deed::Find(name) => vfs.stat(name).await.map(|(ino, _)| Told::Found(ino)),
             Deed::List(plus) => vfs.list(plus).await.map(Told::Listed),
+        }
+    }
+
+    /// Others may know what a new file was, and are to ask while it is open for writing.
+    async fn write_new(&self, handle: u64) {
+        let ms = {
+            let hub = &mut *self.hub.borrow_mut();
+            let writes = hub.lending.on && !hub.calm && hub.rng.percent(WRITTEN);
+            if writes { 1 + hub.rng.below(OPEN_MS) } else { 0 }
+        };
+        if ms > 0 {
+            self.vfs().sleep(ms / 2).await;
+            let _ = self.lane.write(handle, 0, b"new", WriteHow::default()).await;
+            let _ = self.lane.flush(handle, 0).await;
+            self.vfs().sleep(ms / 2).await;
         }
     }
 

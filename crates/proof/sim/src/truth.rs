@@ -181,6 +181,8 @@ impl Hub {
         match &command.action {
             _ if !names.is_empty() => touched.push(dir),
             Action::Request(MetaRequest::ChangeAttr(m)) => touched.push(m.ino),
+            Action::Request(MetaRequest::WriteInline(m)) => touched.push(m.ino),
+            Action::Request(MetaRequest::Commit(m)) => touched.push(m.ino),
             // Any of them may be what it is about.
             Action::Internal(
                 Internal::Purge(_) | Internal::SessionGone(_) | Internal::Recovered(_) | Internal::Writers(_),

@@ -2,7 +2,7 @@
 //! waits for that to be over; and nothing that others use was changed by a shard itself.
 
 use super::World;
-use super::seats::{HEARERS, Seat};
+use super::seats::{HEARERS, Recalled, Seat};
 use crate::hub::{Hub, LaneId};
 
 /// Every so many events.
@@ -30,9 +30,13 @@ impl World {
             if let Some(what) = self.disagreement(seat, hub) {
                 return hub.fail(what);
             }
-            if let Some(what) = self.unconfirmed(seat, hub) {
+            let mut recalled = std::mem::take(&mut self.seats[at].recalled);
+            let what = self.unconfirmed(&self.seats[at], &mut recalled, hub);
+            self.seats[at].recalled = recalled;
+            if let Some(what) = what {
                 return hub.fail(what);
             }
+            let seat = &self.seats[at];
             let lapses = seat.shared.borrow().leases.lapses();
             if lapses > std::mem::replace(&mut self.seats[at].lapses, lapses) {
                 hub.coverage.hit("leases of a mount lapsed");
@@ -64,17 +68,30 @@ impl World {
         }
     }
 
-    /// A recall that a mount does not confirm, though nothing is in its way.
-    fn unconfirmed(&self, seat: &Seat, hub: &Hub) -> Option<String> {
-        let is_calm = self.calm_at.is_some_and(|at| hub.now > at + CALM_FOR_MS);
+    /// A recall that a mount does not confirm, though it asks there, and nothing is in its way. (Where the answer was lost that
+    /// lent it, the mount does not know that it has something to hear: it is passed over.)
+    fn unconfirmed(&self, seat: &Seat, recalled: &mut Recalled, hub: &Hub) -> Option<String> {
+        // At the very end nobody hears any more.
+        let is_calm = self.calm_at.is_some_and(|at| hub.now > at + CALM_FOR_MS) && !hub.lending.over;
         let client = seat.shared.borrow().session.open().filter(|_| is_calm)?.client;
-        self.metads.iter().find_map(|metad| {
-            let since = metad.server()?.oldest_recall(client)?;
-            let ms = hub.mono(metad.process).since(since);
-            let (life, node) = (seat.life, metad.node);
-            (ms > CONFIRMED_MS)
-                .then(|| format!("life {life} has not confirmed a recall of node {node} for {ms} ms"))
-        })
+        let asks = seat.shared.borrow().nodes_to_ask();
+        for metad in &self.metads {
+            let oldest = metad.server().and_then(|server| server.oldest_recall(client));
+            let Some(out) = oldest.filter(|_| asks.contains(&metad.node)) else {
+                recalled.remove(&metad.node);
+                continue;
+            };
+            let (known, since) = recalled.entry(metad.node).or_insert((out, hub.now));
+            if *known != out {
+                (*known, *since) = (out, hub.now);
+            }
+            let ms = hub.now - *since;
+            if ms > CONFIRMED_MS {
+                let (life, node) = (seat.life, metad.node);
+                return Some(format!("life {life} has not confirmed a recall of node {node} for {ms} ms"));
+            }
+        }
+        None
     }
 
     /// Something that a mount believes in, and a shard that serves does not know of.

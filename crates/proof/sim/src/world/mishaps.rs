@@ -29,6 +29,9 @@ const JUMP_MAX: u64 = 20_000;
 
 /// Mishaps that have to do with older copies of directories.
 const BACKUPS: std::ops::RangeInclusive<u8> = 19..=21;
+/// Deaths before answers, and requests that come late, with canaries that nothing else would find.
+const DIES_OFTEN: u64 = 30;
+const LATE_OFTEN: u64 = 200;
 /// The mishap of who hears recalls.
 const RECALLS: u8 = 23;
 /// Longest time for which a disk is nearly full, in milliseconds.
@@ -100,7 +103,10 @@ impl Mood {
         let weather = Weather {
             lose_request: rng.pick(&[0, 2, 10, 30]),
             lose_reply: rng.pick(&[0, 2, 10, 30]),
-            late: rng.pick(&[0, 2, 10, 30]),
+            late: match hub.canary {
+                Some(Canary::GivenUpCreate) => LATE_OFTEN,
+                _ => rng.pick(&[0, 2, 10, 30]),
+            },
             hold_up: rng.pick(&[0, 5, 50]),
             twice: match hub.deeds.theme {
                 Theme::Afar => TWICE,
@@ -111,7 +117,10 @@ impl Mood {
         };
         let mood = Self {
             calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
-            dies_before_reply: rng.pick(&[0, 0, 1, 5]),
+            dies_before_reply: match hub.canary {
+                Some(Canary::ReopensUnseen) => DIES_OFTEN,
+                _ => rng.pick(&[0, 0, 1, 5]),
+            },
             deposes: seed.is_multiple_of(4) || hub.canary == Some(Canary::OldTermsTrim),
             detours,
             pause_max: rng.pick(&[800, 2_000, 5_000]),

@@ -16,8 +16,9 @@ use crate::queue::Event;
 use crate::task::Task;
 use skep_client::limits::{CHANGED_MAX, TOLD_AT_ONCE};
 use skep_client::{Lane, Limits, Shared};
-use skep_types::ShardId;
+use skep_types::{Millis, NodeId, ShardId};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A client that was evicted and could not open a new session is replaced after this.
@@ -32,6 +33,9 @@ pub(super) const LOOKER: usize = LANES + 4;
 /// From here on lanes that hear what shards take back, one for each metadata server.
 pub(super) const HEARERS: usize = LANES + 5;
 
+/// By server: when the oldest recall went out that is not confirmed, and when that was seen first.
+pub type Recalled = BTreeMap<NodeId, (Millis, u64)>;
+
 /// A place for a client, whichever life is in it.
 pub struct Seat {
     pub life: u32,
@@ -42,6 +46,8 @@ pub struct Seat {
     pub vacant: bool,
     /// So often its leases had lapsed when somebody looked.
     pub lapses: u64,
+    /// Recalls that are to be confirmed.
+    pub recalled: Recalled,
     dead_since: Option<u64>,
 }
 
@@ -55,7 +61,15 @@ impl World {
             })
             .collect();
         let shared = Rc::new(RefCell::new(Shared::new(self.client_limits)));
-        self.seats.push(Seat { life: 0, shared, books, vacant: true, lapses: 0, dead_since: None });
+        self.seats.push(Seat {
+            life: 0,
+            shared,
+            books,
+            vacant: true,
+            lapses: 0,
+            recalled: Recalled::new(),
+            dead_since: None,
+        });
         self.begin_life(number, false);
     }
 
@@ -70,7 +84,7 @@ impl World {
         let shared = Rc::new(RefCell::new(Shared::new(limits)));
         let books = {
             let seat = &mut self.seats[number];
-            seat.lapses = 0;
+            (seat.lapses, seat.recalled) = (0, Recalled::new());
             (seat.life, seat.shared, seat.vacant, seat.dead_since) = (life, shared.clone(), false, None);
             seat.books.clone()
         };

@@ -329,11 +329,11 @@ impl Shard {
         body: &[u8],
     ) -> Result<Option<Ran>, StoreError> {
         let writes = wish(&request.message).is_some_and(|(mode, _)| mode.writes());
-        if !writes || self.held_until().is_some() || host.config.canary_reopens_unseen {
+        if !writes || host.config.canary_reopens_unseen {
             return Ok(None);
         }
         let Ok(reply) = OpenReply::from_bytes(body) else { return Ok(None) };
-        self.uncover(host, request, &[reply.attr.ino])
+        self.uncover_again(host, request, &[reply.attr.ino])
     }
 
     pub(super) fn remember(&mut self, caller: Option<Caller>, refusal: Option<&Refusal>) {

@@ -23,6 +23,16 @@ use skep_wire::{Empty, Refusal, Status};
 /// In the rows of holders it stands for whoever may have leases.
 pub(super) const ANYBODY: ClientId = ClientId(0);
 
+/// The directories whose leases cover these.
+fn covers(rows: &dyn Store, inos: &[Ino], known: &Known<'_>) -> Result<Touched, StoreError> {
+    let mut touched = Touched::new();
+    for ino in inos.iter().filter(|ino| (known.is_coverable)(**ino)) {
+        let inode = inode_in(rows, *ino)?;
+        touched.extend(inode.and_then(|inode| known.cover(*ino, &inode)));
+    }
+    Ok(touched)
+}
+
 impl Shard {
     /// What a run touches of what others use, or may use still of an earlier term.
     pub(super) fn touched_by<S: Store>(
@@ -38,6 +48,17 @@ impl Shard {
             let follows = host.config.canary_cover_follows;
             return touched(&Known { is_leased: &|_| true, is_coverable: &is_coverable, made, follows });
         }
+        self.touched_of_term(host, client, made, touched)
+    }
+
+    /// The same of what this term has lent.
+    fn touched_of_term<S: Store>(
+        &self,
+        host: &Host<S>,
+        client: ClientId,
+        made: Option<Ino>,
+        touched: impl FnOnce(&Known<'_>) -> Result<Touched, StoreError>,
+    ) -> Result<Touched, StoreError> {
         if !host.leases.has_others(client, host.now) {
             return Ok(Touched::new());
         }
@@ -72,19 +93,29 @@ impl Shard {
         inos: &[Ino],
     ) -> Result<Option<Ran>, StoreError> {
         let near = Near::new(&host.store, self.reads_in_place(host));
-        let covers = |known: &Known<'_>| {
-            let mut touched = Touched::new();
-            for ino in inos.iter().filter(|ino| (known.is_coverable)(**ino)) {
-                let inode = inode_in(&near, *ino)?;
-                touched.extend(inode.and_then(|inode| known.cover(*ino, &inode)));
-            }
-            Ok(touched)
-        };
+        let covers = |known: &Known<'_>| covers(&near, inos, known);
         let touched = match self.touched_by(host, request.peer.client, None, covers) {
             Err(StoreError::Away) => return Ok(Some(Ran::Lacks(near.take_lacks()))),
             touched => touched?,
         };
         Ok(self.take_back(host, request, &touched))
+    }
+
+    /// The same where somebody says that he was writing to them all the time, of which a restart took the memory. What an
+    /// earlier term has lent does not cover them; what this one has lent since may, also while changes wait.
+    pub(super) fn uncover_again<S: Store>(
+        &self,
+        host: &mut Host<S>,
+        request: &Request,
+        inos: &[Ino],
+    ) -> Result<Option<Ran>, StoreError> {
+        let near = Near::new(&host.store, self.reads_in_place(host));
+        let covers = |known: &Known<'_>| covers(&near, inos, known);
+        let touched = match self.touched_of_term(host, request.peer.client, None, covers) {
+            Err(StoreError::Away) => return Ok(Some(Ran::Lacks(near.take_lacks()))),
+            touched => touched?,
+        };
+        Ok(self.take_back_of_term(host, request, &touched))
     }
 
     /// The request opens something for writing that was not.
@@ -108,18 +139,27 @@ impl Shard {
         request: &Request,
         touched: &Touched,
     ) -> Option<Ran> {
+        match self.hold {
+            Some(_) if touched.is_empty() => None,
+            Some(_) => self.has_no_place(host).or(Some(Ran::Hold)),
+            None => self.take_back_of_term(host, request, touched),
+        }
+    }
+
+    /// The same of what this term has lent.
+    fn take_back_of_term<S: Store>(
+        &self,
+        host: &mut Host<S>,
+        request: &Request,
+        touched: &Touched,
+    ) -> Option<Ran> {
         if touched.is_empty() {
             return None;
         }
-        // Those that wait for mounts have others wait for something else: not all places are theirs.
-        let is_full = host.load.waits >= host.config.limits.waits / 2;
-        let waits = self.hold.is_some() || host.leases.must_wait(request.peer.client, touched);
-        if is_full && waits {
-            let refusal = Refusal::with(Status::BUSY, "too many requests wait for mounts that do not answer");
-            return Some(Ran::Refused(refusal, Dirs::default()));
-        }
-        if self.hold.is_some() {
-            return Some(Ran::Hold);
+        if host.leases.must_wait(request.peer.client, touched)
+            && let Some(refused) = self.has_no_place(host)
+        {
+            return Some(refused);
         }
         let conflict = Conflict {
             to: request.reply_to,
@@ -133,6 +173,15 @@ impl Shard {
         let told = told.into_iter().filter(|(client, _)| host.sessions.lives(*client));
         told.for_each(|(client, recall)| host.events.tell(client, recall.into()));
         wait.map(Ran::Recall)
+    }
+
+    /// Those that wait for mounts have others wait for something else: not all places are theirs.
+    fn has_no_place<S: Store>(&self, host: &Host<S>) -> Option<Ran> {
+        if host.load.waits < host.config.limits.waits / 2 {
+            return None;
+        }
+        let refusal = Refusal::with(Status::BUSY, "too many requests wait for mounts that do not answer");
+        Some(Ran::Refused(refusal, Dirs::default()))
     }
 
     /// Inodes of which these rows are, as they will be. What is gone has no name.

@@ -72,9 +72,7 @@ impl Shard {
                 // A report behind the grace period: others may know what they now cannot.
                 let written = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
                 let written: Vec<Ino> = written.collect();
-                if self.held_until().is_none()
-                    && let Some(ran) = self.uncover(host, &request, &written)?
-                {
+                if let Some(ran) = self.uncover_again(host, &request, &written)? {
                     return self.ran(host, request, None, ran, None);
                 }
                 self.reclaimed(host, client, m)?

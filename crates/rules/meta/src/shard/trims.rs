@@ -51,7 +51,7 @@ impl Trims {
 }
 
 /// An inode row, outside of any operation.
-pub(super) fn inode_in(rows: &impl Store, ino: Ino) -> Result<Option<Inode>, StoreError> {
+pub(super) fn inode_in(rows: &(impl Store + ?Sized), ino: Ino) -> Result<Option<Inode>, StoreError> {
     let row = rows.get(&key::inode(ino))?;
     row.map(|bytes| Inode::from_bytes(&bytes).map_err(|e| corrupt("inode row", e))).transpose()
 }

@@ -61,6 +61,31 @@ fn entries_are_covered_until_somebody_writes() {
     bed.check();
 }
 
+/// Goal: a repeated open of which a restart took the memory, and a report behind the grace period, have those told who were
+/// lent the directory since, also while changes wait for what the term before had lent.
+#[test]
+fn what_is_open_again_is_told_while_changes_wait() {
+    let (mut bed, _, mut other, _) = bed();
+    let open = Create { open: Some(OpenMode::Write), open_seq: 12, ..create(Ino::ROOT, "f") };
+    let to = bed.send(ME, open.clone());
+    other.obey(&mut bed);
+    let file = bed.reply::<OpenReply>(to).unwrap().unwrap().attr.ino;
+    bed.restart(&[1, 2]);
+    bed.report(ME);
+    bed.report(OTHER);
+    let mut other = Ear::new(&mut bed, OTHER);
+    let found = bed.call(OTHER, find(Ino::ROOT, "f")).unwrap();
+    assert!(found.attr.unwrap().flags & Attr::COVERED != 0);
+    let waits = bed.send(Who { slot: 1, ..ME }, create(Ino::ROOT, "new"));
+    let to = bed.resend(ME, open);
+    let told = other.hear(&mut bed);
+    assert_eq!(told.iter().map(|recall| recall.entry).collect::<Vec<_>>(), [Some(file)]);
+    assert!(!bed.replies.contains_key(&to));
+    other.confirm(&mut bed, &told);
+    assert!(bed.replies[&to].1.is_ok() && !bed.replies.contains_key(&waits));
+    bed.check();
+}
+
 /// Goal: what is renamed or linked is taken back by its inode too, from those who know it by the directory that it leaves.
 #[test]
 fn what_moves_is_taken_back_where_it_was() {
