@@ -45,11 +45,12 @@ enum Transport {
 }
 
 impl Transport {
-    /// The setting for everything that the step starts.
-    fn variable(self) -> &'static str {
+    /// Settings for everything that the step starts. Leases are on with one transport and off with the other: each is what
+    /// users may have.
+    fn variables(self) -> [&'static str; 2] {
         match self {
-            Self::Uring => "SKEP_MOUNT_TRANSPORT=uring",
-            Self::Dev => "SKEP_MOUNT_TRANSPORT=dev",
+            Self::Uring => ["SKEP_MOUNT_TRANSPORT=uring", "SKEP_MOUNT_LEASES=on"],
+            Self::Dev => ["SKEP_MOUNT_TRANSPORT=dev", "SKEP_MOUNT_LEASES=off"],
         }
     }
 }
@@ -417,7 +418,8 @@ fn words(step: &Step) -> Vec<&'static str> {
     };
     // Process tests have namespaces each, which end with them.
     let around: &[&str] = if step.command.contains(&"process") { &ENDS_WITH_US } else { &CONTAINED };
-    ["env", transport.variable()].iter().chain(around).chain(step.command).copied().collect()
+    let settings = transport.variables();
+    ["env"].into_iter().chain(settings).chain(around.iter().chain(step.command).copied()).collect()
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
