@@ -72,6 +72,10 @@ impl Endpoint {
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || "/[]\0".contains(c)) {
             return Err(fail("the host is empty or has characters that no host name has"));
         }
+        // Written out with its port it would be read as a socket's path.
+        if host == "unix" {
+            return Err(fail("unix: begins the path of a Unix socket, and is no host"));
+        }
         Ok(Self::Tcp(host.to_owned(), port))
     }
 
@@ -164,11 +168,21 @@ mod tests {
             "[[::1]:1]:2",
             "h]:1",
             "unix:run",
+            "[unix]:1",
             "a b:1",
             &long,
         ] {
             let error = text.parse::<Endpoint>().unwrap_err().to_string();
             assert!(error.contains("host:port"), "{error}");
+        }
+    }
+
+    /// Goal: what would be written out as a socket's path is not taken for a host.
+    #[test]
+    fn unix_is_no_host() {
+        for text in ["unix", "[unix]", "[unix]:7720"] {
+            let error = Endpoint::with_default_port(text, 7720).unwrap_err().to_string();
+            assert!(error.contains("is no host"), "{error}");
         }
     }
 
