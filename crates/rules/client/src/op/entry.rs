@@ -108,6 +108,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let open: OpenReply = reply.read()?;
                 self.also_changed(open.attr.ino, &reply);
                 self.made_name(parent, bytes, Some((open.attr.ino, open.attr.kind)), told.as_deref());
+                self.made_file(parent, bytes, open.attr.ino, told.as_deref());
                 Ok(open.attr)
             }
             Kind::Symlink => Err(Errno::EINVAL.into()),

@@ -152,6 +152,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
+    /// This mount has made a file: what the lease on `dir` covers of it, if the answer says so.
+    pub(crate) fn made_file(&self, dir: Ino, name: &[u8], ino: Ino, told: Option<&Told>) {
+        if let Some(told) = told {
+            let now = self.port.boot();
+            self.shared.with(|s| {
+                let attr = told.touched.iter().find(|attr| attr.ino == ino);
+                if let Some(era) = s.leases.keeps_own(dir, told, now) {
+                    s.learn_covered((dir, era), name, attr, told);
+                }
+                s.give_back_left();
+            });
+        }
+    }
+
     /// This mount has taken a name away from a directory that is gone, or has given another one to what it led to, perhaps in
     /// the place of something else. (`None`: they are exchanged.)
     pub(crate) fn moved_name(&self, dirs: [Option<Ino>; 2], names: Option<[&[u8]; 2]>, told: Option<&Told>) {
@@ -247,11 +261,12 @@ impl Shared {
         self.known_attr(ino, now).is_some_and(|attr| attr.flags & flags == flags)
     }
 
-    /// Nothing that this mount does, or has done and not told, makes these attributes others. (Who only reads does not.)
+    /// Nothing that this mount does, or has done and not told, makes these attributes others. (Who only has it open does not,
+    /// and where others write nothing is covered.)
     fn says_nothing_else(&self, attr: &Attr) -> bool {
         let is_idle = |inode: &Inode| {
             let newer = inode.attr.as_ref().is_some_and(|known| known.change > attr.change);
-            inode.writers == 0 && inode.mark.is_none() && !inode.is_changing() && !newer
+            inode.mark.is_none() && !inode.is_changing() && !newer
         };
         self.leases.own.is_free(attr.ino) && self.inodes.get(attr.ino).is_none_or(is_idle)
     }
@@ -310,7 +325,10 @@ impl Shared {
                 Kind::Dir => self.forget_moved(attr.ino),
                 _ => {
                     self.names.forget_attr(attr.ino);
-                    self.leases.is_another(attr.ino);
+                    // What was made, nobody could have asked for before; of what was linked the change itself says it.
+                    if !dirs.contains(&Some(attr.ino)) {
+                        self.leases.is_another(attr.ino);
+                    }
                 }
             }
         }

@@ -170,6 +170,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let overtaken = self.shared.with(|s| s.open_made(&open, how.mode, open_seq));
         if open.created {
             self.also_changed(ino, &reply);
+            self.made_file(parent, bytes, ino, told.as_deref());
         }
         if open.attr.kind != Kind::File {
             self.open_failed(ino);

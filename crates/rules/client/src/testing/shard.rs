@@ -334,6 +334,7 @@ impl Shard {
                 let ino = self.new_file(m.mode & !m.umask);
                 self.names.insert(m.name.clone(), ino);
                 self.changed(m.parent);
+                self.made(ino);
                 ino
             }
         };

@@ -63,7 +63,8 @@ impl Shard {
             return Ok(Touched::new());
         }
         let is_leased = |ino: Ino| host.leases.notes(ino, client, host.now);
-        let (is_coverable, follows) = (|ino| self.is_coverable(ino), host.config.canary_cover_follows);
+        let is_coverable = |ino| self.is_coverable_for_others(ino, client);
+        let follows = host.config.canary_cover_follows;
         touched(&Known { is_leased: &is_leased, is_coverable: &is_coverable, made, follows })
     }
 
@@ -71,11 +72,27 @@ impl Shard {
         self.writers.range((ino, ClientId(0))..=(ino, ClientId(u64::MAX))).next().is_some()
     }
 
-    /// May the lease on its directory cover the attributes of this inode? Only where all that may change them comes as a
-    /// request first: nobody writes to it, and nothing is to come of it. What ends that is itself taken back before.
-    pub(super) fn is_coverable(&self, ino: Ino) -> bool {
+    /// May the lease on its directory cover the attributes of this inode for `client`? Only where all that may change them is
+    /// the client's own, or comes as a request first: nobody else writes to it, and nothing is to come of it. What ends that is
+    /// itself taken back before.
+    pub(super) fn is_coverable_for(&self, ino: Ino, client: ClientId) -> bool {
+        self.is_settled(ino) && !self.opens.other_writers(ino, client)
+    }
+
+    /// May anybody but `client` know them by such a lease? Of what somebody writes to, only who does, if he is alone with it.
+    fn is_coverable_for_others(&self, ino: Ino, client: ClientId) -> bool {
+        self.is_settled(ino)
+            && match self.opens.writers(ino)[..] {
+                [] => true,
+                [writer] => writer != client,
+                _ => false,
+            }
+    }
+
+    /// Is what is open known, and nothing to come of this inode that no request announces? (Who wrote to chunks may leave more
+    /// than it told.)
+    fn is_settled(&self, ino: Ino) -> bool {
         self.grace.knows_opens()
-            && !self.opens.is_written(ino)
             && !self.has_writer_row(ino)
             && !self.growths.contains(&ino)
             && !self.trimming.contains(&ino)
@@ -218,10 +235,15 @@ impl Shard {
         host.leases.release(to);
         let Some(client) = host.leases.wishes(to) else { return Ok(stamp) };
         let Tells { dirs, changed } = tells;
-        // Others may have seen set-id bits that are not in force while somebody writes.
-        let is_plain =
-            |attr: &Attr| attr.kind != Kind::File || attr.nlink == 0 || self.is_coverable(attr.ino);
-        let touched: Vec<Attr> = changed.into_iter().filter(is_plain).collect();
+        // Of a file that others write to the rows say too little: its length, and set-id bits that are not in force.
+        let shown = |mut attr: Attr| {
+            let is_coverable = attr.kind != Kind::Dir && self.is_coverable_for(attr.ino, client);
+            if is_coverable && attr.nlink == 1 {
+                attr.flags |= Attr::COVERED;
+            }
+            (attr.kind != Kind::File || attr.nlink == 0 || is_coverable).then_some(attr)
+        };
+        let touched: Vec<Attr> = changed.into_iter().filter_map(shown).collect();
         let stamp = ShardStamp { touched: (!touched.is_empty()).then_some(touched), ..stamp };
         let listens = host.events.listens(client, host.now, host.config.lease_ms / 2);
         if !(host.leases.may_lend(client, listens) && self.may_lend(host)?) {

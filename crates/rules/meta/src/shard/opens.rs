@@ -140,11 +140,6 @@ impl Opens {
         self.of(ino).any(|(other, open)| other != client && open.mode.writes())
     }
 
-    /// Has anybody it open for writing?
-    pub fn is_written(&self, ino: Ino) -> bool {
-        self.of(ino).any(|(_, open)| open.mode.writes())
-    }
-
     /// Who has it open for writing.
     pub fn writers(&self, ino: Ino) -> Vec<ClientId> {
         self.of(ino).filter(|(_, open)| open.mode.writes()).map(|(client, _)| client).collect()

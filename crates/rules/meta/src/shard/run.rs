@@ -112,7 +112,7 @@ impl Shard {
             beside: &beside,
             spread: &mut host.spread,
             serials: &mut serials,
-            coverable: &|ino| wishes && self.is_coverable(ino),
+            coverable: &|ino| wishes && self.is_coverable_for(ino, request.peer.client),
             txns: Locked { txns: &self.txns, own: (self.id, self.terms.last()), deciding },
             takes_strays: host.config.canary_takes_strays,
             choices: Choices::default(),

@@ -160,6 +160,27 @@ fn a_create_is_one_request() {
     assert_eq!(counted(&cluster, lane.lookup(ROOT, b"x")), (0, Err(Errno::ENOENT)));
 }
 
+/// Goal: what this mount has made is known while it has it open for writing, until it writes, or another mount opens it too.
+#[test]
+fn what_is_new_is_known_while_it_is_open() {
+    let cluster = cluster();
+    let plain = mount(&cluster);
+    let (lane, ear) = holder(&cluster);
+    let asks = |ino| counted(&cluster, lane.getattr(ino)).0;
+    let (requests, file) = counted(&cluster, make(&lane, b"f"));
+    let file = file.unwrap();
+    let ino = file.attr.ino;
+    let (looks, found) = counted(&cluster, lane.lookup(ROOT, b"f"));
+    assert_eq!((requests, asks(ino), looks, found.map(|attr| attr.ino)), (1, 0, 0, Ok(ino)));
+    block_on(lane.write(file.handle, 0, b"data", crate::WriteHow::default())).unwrap();
+    assert_eq!([asks(ino), asks(ino)], [1, 1], "it is written");
+    let made = NewNode { kind: Kind::File, ..DIR };
+    let ino = block_on(lane.make_node(ROOT, b"n", made)).unwrap().ino;
+    assert_eq!(asks(ino), 0);
+    beside(plain.open(ino, crate::testing::BOTH), &[&ear]).unwrap();
+    assert_eq!([asks(ino), asks(ino)], [1, 1], "somebody else writes");
+}
+
 /// Goal: beside a change of the same mount nothing is told from memory that it may make another, nor what was asked for before
 /// it was answered; one that was given up may still come.
 #[test]

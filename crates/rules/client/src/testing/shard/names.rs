@@ -76,6 +76,12 @@ impl Shard {
         }
     }
 
+    /// Who made a file may know it, also while it has it open.
+    pub(super) fn made(&mut self, ino: Ino) {
+        let attr = self.files.get(&ino).filter(|_| self.leases.on).map(|file| file.attr.clone());
+        self.touched.extend(attr.map(|attr| Attr { flags: attr.flags | Attr::COVERED, ..attr }));
+    }
+
     /// Attributes of an entry of the root, as its lease covers them.
     pub(super) fn shown(&self, ino: Ino) -> Option<Attr> {
         let mut attr = self.files.get(&ino)?.attr.clone();

@@ -61,6 +61,57 @@ fn entries_are_covered_until_somebody_writes() {
     bed.check();
 }
 
+/// Goal: who alone has a file open for writing, and wrote to no chunks yet, knows its attributes, from the answer that made it
+/// on, and is told before others change them or open it too; others know nothing of it, and are told nothing of its commits.
+#[test]
+fn who_alone_writes_knows_the_entry() {
+    let (mut bed, mut mine, mut other, dir) = bed();
+    bed.call(ME, find(dir, "f")).unwrap_err();
+    let wish = Create { open: Some(OpenMode::Write), open_seq: 5, ..create(dir, "f") };
+    let to = bed.send(OTHER, wish);
+    mine.obey(&mut bed);
+    assert!(granted(&bed, to).contains(&dir));
+    let told = bed.replies[&to].0.touched.clone().unwrap();
+    let file = told.iter().find(|attr| attr.ino != dir).unwrap().clone();
+    assert!(file.flags & Attr::COVERED != 0);
+    let covered = |bed: &mut Bed, who| {
+        let attr = bed.call(who, find(dir, "f")).unwrap().attr.unwrap();
+        attr.flags & Attr::COVERED != 0
+    };
+    assert!(covered(&mut bed, OTHER) && !covered(&mut bed, ME));
+    let write = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    let to = bed.send(OTHER, ChangeAttr { ino: file.ino, set: write(9) });
+    assert!(bed.replies.contains_key(&to) && mine.hear(&mut bed).is_empty(), "nobody else knew");
+    let entry = |told: &[Recall]| told.iter().map(|of| (of.ino, of.entry)).collect::<Vec<_>>();
+    let open = Open {
+        ino: file.ino,
+        mode: OpenMode::Write,
+        truncate: false,
+        shared: false,
+        kill_suidgid: false,
+        open_seq: 6,
+    };
+    let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    for message in [MetaRequest::from(ChangeAttr { ino: file.ino, set: mode.clone() }), open.into()] {
+        assert!(covered(&mut bed, OTHER));
+        let to = bed.send(ME, message);
+        let told = other.hear(&mut bed);
+        assert!(!bed.replies.contains_key(&to));
+        assert_eq!(entry(&told), [(dir, Some(file.ino))]);
+        other.confirm(&mut bed, &told);
+        assert!(bed.replies[&to].1.is_ok());
+    }
+    assert!(!covered(&mut bed, OTHER) && !covered(&mut bed, ME), "both write");
+    bed.close(ME, file.ino, 7);
+    assert!(covered(&mut bed, OTHER));
+    // What it writes to chunks may be more than it tells.
+    bed.call(OTHER, Grow { like: None, ino: file.ino, end: 1 << 20 }).unwrap();
+    assert!(!covered(&mut bed, OTHER));
+    let to = bed.send(ME, ChangeAttr { ino: file.ino, set: mode });
+    assert!(bed.replies.contains_key(&to) && other.hear(&mut bed).is_empty());
+    bed.check();
+}
+
 /// Goal: a repeated open of which a restart took the memory, and a report behind the grace period, have those told who were
 /// lent the directory since, also while changes wait for what the term before had lent.
 #[test]
