@@ -21,7 +21,7 @@ pub use errands::{Errands, Owner};
 pub use events::Events;
 pub use host::{Host, Load, not_ready};
 pub use job::{Class, Job, JobFailure, JobReply, Line, ShardMessage, Task};
-pub use leases::{Conflict, Known, LeaseCounts, Touched, names_of, touched};
+pub use leases::{Conflict, Known, Knows, LeaseCounts, Touched, names_of, touched};
 pub use message::{Input, Output, PeerIdentity, Read, Reply, Request};
 pub use sessions::Sessions;
 

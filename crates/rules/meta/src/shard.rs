@@ -111,6 +111,9 @@ pub struct Shard {
     /// The record is durable, and it has not begun.
     ready: VecDeque<(LogIndex, Later)>,
     settling: BTreeMap<Ino, LogIndex>,
+    /// Files of which somebody stopped writing to chunks, until that is durable: a power cut has him write again, and the next
+    /// term takes for not covered what somebody writes to.
+    ceasing: BTreeMap<Ino, LogIndex>,
     /// The newest truncate of a file whose record is not durable yet: nothing of it may leave before that.
     cutting: BTreeMap<Ino, LogIndex>,
     /// Files with a truncate that not all targets have confirmed.

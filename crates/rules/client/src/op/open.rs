@@ -65,7 +65,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let message = self.shared.with(|s| s.open_begins(ino, how));
         let job = match how.truncate {
             true => self.changing(ino, &message),
-            // Who writes has no attributes that a lease covers.
+            // What was known of it before counts no more: once something goes to chunks nobody is told of others' changes.
             false if how.mode.writes() => Job { of: [Some(ino), None], ..self.asking(ino.shard(), &message) },
             false => self.asking(ino.shard(), &message),
         };

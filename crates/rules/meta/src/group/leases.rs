@@ -8,7 +8,7 @@ mod times;
 mod touched;
 
 pub use recalls::Conflict;
-pub use touched::{Known, Touched, What, names_of, touched};
+pub use touched::{Known, Knows, Touched, What, names_of, touched};
 
 use super::{Group, Request};
 use crate::Config;
@@ -80,7 +80,8 @@ impl Leases {
     /// Has any request to change these to wait for others?
     pub fn must_wait(&self, client: ClientId, items: &Touched) -> bool {
         items.iter().any(|(ino, what)| {
-            let mut others = self.holders.of(*ino).filter(|holder| *holder != client);
+            let mut others =
+                self.holders.of(*ino).filter(|holder| *holder != client && what.is_known_to(*holder));
             others.any(|holder| !self.recalls.is_cleared(*ino, what, holder))
         })
     }
@@ -148,7 +149,8 @@ impl Leases {
         let mut awaited = Vec::new();
         for (ino, what) in items {
             self.busy.changes(*ino, request.client, request.now);
-            for holder in self.holders.of(*ino).filter(|holder| *holder != request.client) {
+            let is_asked = |holder: &ClientId| *holder != request.client && what.is_known_to(*holder);
+            for holder in self.holders.of(*ino).filter(is_asked) {
                 // What is busy goes as a whole: so what is kept of one inode is bounded as well.
                 let what = if self.busy.is_busy(*ino, request.now) { &What::Everything } else { what };
                 if self.recalls.is_cleared(*ino, what, holder) {
@@ -271,7 +273,7 @@ impl Leases {
         listens || !(self.has_any(client) || self.times.is_deaf(client))
     }
 
-    /// Who may be given leases by the answer to this request.
+    /// Knows may be given leases by the answer to this request.
     pub fn wishes(&self, to: u64) -> Option<ClientId> {
         self.times.is_wished(to)
     }

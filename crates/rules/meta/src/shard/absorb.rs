@@ -22,6 +22,8 @@ pub enum Later {
     Decided(TxnId),
     /// The layout may be shown.
     Settled(Ino),
+    /// Nobody writes to its chunks any more, also after a power cut.
+    Ceased(Ino),
 }
 
 impl Shard {
@@ -92,6 +94,8 @@ impl Shard {
                 }
                 Effect::WriterGone(ino, client) => {
                     self.writers.remove(&(ino, client));
+                    later(Later::Ceased(ino));
+                    self.ceasing.insert(ino, index);
                 }
                 Effect::Orphan(ino) => {
                     self.orphans.insert(ino);
@@ -118,6 +122,7 @@ impl Shard {
         self.lost.forget(ino);
         self.orphans.remove(&ino);
         self.settling.remove(&ino);
+        self.ceasing.remove(&ino);
         self.trimming.remove(&ino);
         self.cutting.remove(&ino);
         self.ends.forget(ino);
@@ -143,7 +148,10 @@ impl Shard {
                     Later::Settled(ino) if self.settling.get(&ino) == Some(&index) => {
                         self.settling.remove(&ino);
                     }
-                    Later::Settled(_) => {}
+                    Later::Ceased(ino) if self.ceasing.get(&ino) == Some(&index) => {
+                        self.ceasing.remove(&ino);
+                    }
+                    Later::Settled(_) | Later::Ceased(_) => {}
                     later => self.ready.push_back((index, later)),
                 }
             }
@@ -171,7 +179,7 @@ impl Shard {
             }
             Later::Seal(ino) => self.start_seal(host, ino)?,
             Later::Decided(txid) => self.tell_decided(host, txid),
-            Later::Settled(_) => {}
+            Later::Settled(_) | Later::Ceased(_) => {}
         }
         Ok(true)
     }

@@ -47,6 +47,7 @@ impl Shard {
             later: BTreeMap::new(),
             ready: VecDeque::new(),
             settling: BTreeMap::new(),
+            ceasing: BTreeMap::new(),
             cutting: BTreeMap::new(),
             trimming: BTreeSet::new(),
             orphans: BTreeSet::new(),

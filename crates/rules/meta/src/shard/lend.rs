@@ -9,7 +9,7 @@ use super::waits::For;
 use crate::command::{Holds, Internal};
 use crate::ctx::{Dirs, Done};
 use crate::fail::corrupt;
-use crate::group::{Conflict, Host, Known, Request, Touched, touched};
+use crate::group::{Conflict, Host, Known, Knows, Request, Touched, touched};
 use crate::key::{self, Table};
 use crate::limit::CHANGED_PER_ANSWER;
 use crate::near::Near;
@@ -26,7 +26,10 @@ pub(super) const ANYBODY: ClientId = ClientId(0);
 /// The directories whose leases cover these.
 fn covers(rows: &dyn Store, inos: &[Ino], known: &Known<'_>) -> Result<Touched, StoreError> {
     let mut touched = Touched::new();
-    for ino in inos.iter().filter(|ino| (known.is_coverable)(**ino)) {
+    for ino in inos {
+        if (known.who_knows)(*ino) == Knows::Nobody {
+            continue;
+        }
         let inode = inode_in(rows, *ino)?;
         touched.extend(inode.and_then(|inode| known.cover(*ino, &inode)));
     }
@@ -44,9 +47,9 @@ impl Shard {
     ) -> Result<Touched, StoreError> {
         if self.hold.is_some() {
             // Whoever wrote to chunks when the last term ended stands in the rows: such a file was not covered.
-            let is_coverable = |ino: Ino| !self.has_writer_row(ino);
+            let who_knows = |ino: Ino| if self.has_writer_row(ino) { Knows::Nobody } else { Knows::Holders };
             let follows = host.config.canary_cover_follows;
-            return touched(&Known { is_leased: &|_| true, is_coverable: &is_coverable, made, follows });
+            return touched(&Known { is_leased: &|_| true, who_knows: &who_knows, made, follows });
         }
         self.touched_of_term(host, client, made, touched)
     }
@@ -63,9 +66,9 @@ impl Shard {
             return Ok(Touched::new());
         }
         let is_leased = |ino: Ino| host.leases.notes(ino, client, host.now);
-        let is_coverable = |ino| self.is_coverable_for_others(ino, client);
+        let who_knows = |ino| self.who_knows(ino, client);
         let follows = host.config.canary_cover_follows;
-        touched(&Known { is_leased: &is_leased, is_coverable: &is_coverable, made, follows })
+        touched(&Known { is_leased: &is_leased, who_knows: &who_knows, made, follows })
     }
 
     fn has_writer_row(&self, ino: Ino) -> bool {
@@ -79,21 +82,22 @@ impl Shard {
         self.is_settled(ino) && !self.opens.other_writers(ino, client)
     }
 
-    /// May anybody but `client` know them by such a lease? Of what somebody writes to, only who does, if he is alone with it.
-    fn is_coverable_for_others(&self, ino: Ino, client: ClientId) -> bool {
-        self.is_settled(ino)
-            && match self.opens.writers(ino)[..] {
-                [] => true,
-                [writer] => writer != client,
-                _ => false,
-            }
+    /// Knows but `client` may know them by such a lease? Of what somebody writes to, only who does, if he is alone with it.
+    fn who_knows(&self, ino: Ino, client: ClientId) -> Knows {
+        match self.opens.writers(ino)[..] {
+            _ if !self.is_settled(ino) => Knows::Nobody,
+            [] => Knows::Holders,
+            [writer] if writer != client => Knows::Only(writer),
+            _ => Knows::Nobody,
+        }
     }
 
-    /// Is what is open known, and nothing to come of this inode that no request announces? (Who wrote to chunks may leave more
+    /// Is what is open known, and nothing to come of this inode that no request announces? (Knows wrote to chunks may leave more
     /// than it told.)
     fn is_settled(&self, ino: Ino) -> bool {
         self.grace.knows_opens()
             && !self.has_writer_row(ino)
+            && !self.ceasing.contains_key(&ino)
             && !self.growths.contains(&ino)
             && !self.trimming.contains(&ino)
             && !self.settling.contains_key(&ino)
@@ -201,7 +205,7 @@ impl Shard {
         Some(Ran::Refused(refusal, Dirs::default()))
     }
 
-    /// Inodes of which these rows are, as they will be. What is gone has no name.
+    /// Inodes of which these rows are, as they will be. What is gone has no name. What has a single one here may be covered.
     pub(super) fn changed<S: Store>(&self, host: &Host<S>, batch: &Batch) -> Result<Vec<Attr>, StoreError> {
         let inodes = batch.iter().filter_map(|(key, row)| {
             let (table, ino) = key::table_and_ino(key)?;
@@ -217,7 +221,11 @@ impl Shard {
             if is_gone {
                 inode.nlink = 0;
             }
-            changed.push(inode.attr(ino));
+            let mut attr = inode.attr(ino);
+            if inode.covering().is_some() {
+                attr.flags |= Attr::COVERED;
+            }
+            changed.push(attr);
         }
         Ok(changed)
     }
@@ -238,8 +246,8 @@ impl Shard {
         // Of a file that others write to the rows say too little: its length, and set-id bits that are not in force.
         let shown = |mut attr: Attr| {
             let is_coverable = attr.kind != Kind::Dir && self.is_coverable_for(attr.ino, client);
-            if is_coverable && attr.nlink == 1 {
-                attr.flags |= Attr::COVERED;
+            if !is_coverable {
+                attr.flags &= !Attr::COVERED;
             }
             (attr.kind != Kind::File || attr.nlink == 0 || is_coverable).then_some(attr)
         };

@@ -8,7 +8,7 @@ use crate::row::entry::{Entry, Target};
 use crate::row::txn::{Prepared, Redo};
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::BTreeSet;
-use skep_types::{Decode, Ino, Kind, Name, ShardId, Term};
+use skep_types::{ClientId, Decode, Ino, Kind, Name, ShardId, Term};
 use skep_wire::meta::{Recall, RecallKind};
 
 /// What changes of an inode that somebody may have a lease on.
@@ -16,12 +16,22 @@ use skep_wire::meta::{Recall, RecallKind};
 pub enum What {
     /// Its attributes and ACLs, and what its `..` leads to.
     Attributes,
-    /// The attributes of an entry of it.
-    Entry(Ino),
+    /// The attributes of an entry of it, and who may know them.
+    Entry(Ino, Knows),
     /// A name in it, with its attributes and its listing; and those of what it led to, if that was no directory.
     Name(Name, Option<Ino>),
     /// It goes, or all that is known of it.
     Everything,
+}
+
+/// Knows may know the attributes of an entry by a lease on its directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Knows {
+    Nobody,
+    /// He alone writes to it.
+    Only(ClientId),
+    /// Whoever has the lease.
+    Holders,
 }
 
 /// Inodes, and what changes of each.
@@ -35,11 +45,19 @@ impl What {
     pub fn recall(&self, ino: Ino, shard: ShardId, term: Term, number: u64) -> Recall {
         let (kind, name, entry) = match self {
             Self::Attributes => (RecallKind::Attributes, None, None),
-            Self::Entry(entry) => (RecallKind::Entry, None, Some(*entry)),
+            Self::Entry(entry, _) => (RecallKind::Entry, None, Some(*entry)),
             Self::Name(name, entry) => (RecallKind::Name, Some(name.clone()), *entry),
             Self::Everything => (RecallKind::Everything, None, None),
         };
         Recall { shard, term, number, ino, kind, name, entry }
+    }
+
+    /// May this holder of a lease on the inode know it?
+    pub fn is_known_to(&self, holder: ClientId) -> bool {
+        match self {
+            Self::Entry(_, Knows::Only(client)) => *client == holder,
+            _ => true,
+        }
     }
 }
 
@@ -47,8 +65,9 @@ impl What {
 pub struct Known<'a> {
     /// Has somebody a lease on this directory?
     pub is_leased: &'a dyn Fn(Ino) -> bool,
-    /// May the lease on its directory cover the attributes of this inode, as things were before the change?
-    pub is_coverable: &'a dyn Fn(Ino) -> bool,
+    /// Knows but the one that changes it may know the attributes of this inode by the lease on its directory, as things were
+    /// before?
+    pub who_knows: &'a dyn Fn(Ino) -> Knows,
     /// The inode that the change makes: nobody knows it.
     pub made: Option<Ino>,
     /// Canary for the simulator: see [`crate::Config`].
@@ -59,8 +78,13 @@ impl Known<'_> {
     /// The directory whose lease covers the attributes of this inode.
     pub fn cover(&self, ino: Ino, inode: &Inode) -> Option<(Ino, What)> {
         let dir = inode.covering()?;
-        let is_known = (self.is_leased)(dir) && self.made != Some(ino) && (self.is_coverable)(ino);
-        is_known.then_some((dir, What::Entry(ino)))
+        if !(self.is_leased)(dir) || self.made == Some(ino) {
+            return None;
+        }
+        match (self.who_knows)(ino) {
+            Knows::Nobody => None,
+            who => Some((dir, What::Entry(ino, who))),
+        }
     }
 }
 
@@ -115,7 +139,7 @@ fn without_what_others_say(mut touched: Touched) -> Touched {
     let led: BTreeSet<(Ino, Ino)> = led.collect();
     touched.retain(|(ino, what)| match what {
         What::Attributes => !dirs.contains(ino),
-        What::Entry(entry) => !led.contains(&(*ino, *entry)),
+        What::Entry(entry, _) => !led.contains(&(*ino, *entry)),
         _ => true,
     });
     touched

@@ -138,7 +138,7 @@ impl Bed {
             let touches = |fact: &(Ino, What)| match &item.1 {
                 What::Everything => fact.0 == item.0,
                 What::Attributes => *fact == item,
-                What::Name(..) | What::Entry(_) => *fact == item || *fact == (item.0, What::Attributes),
+                What::Name(..) | What::Entry(..) => *fact == item || *fact == (item.0, What::Attributes),
             };
             let believes = self.table.now < mount.until && mount.facts.iter().any(touches);
             assert!(number == client || !believes, "{number} uses {item:?}, which {client} changes");

@@ -62,10 +62,11 @@ fn entries_are_covered_until_somebody_writes() {
 }
 
 /// Goal: who alone has a file open for writing, and wrote to no chunks yet, knows its attributes, from the answer that made it
-/// on, and is told before others change them or open it too; others know nothing of it, and are told nothing of its commits.
+/// on, and is told before others change them or open it too; others know nothing of it, and are told nothing.
 #[test]
 fn who_alone_writes_knows_the_entry() {
     let (mut bed, mut mine, mut other, dir) = bed();
+    let mut third = Ear::new(&mut bed, THIRD);
     bed.call(ME, find(dir, "f")).unwrap_err();
     let wish = Create { open: Some(OpenMode::Write), open_seq: 5, ..create(dir, "f") };
     let to = bed.send(OTHER, wish);
@@ -78,7 +79,7 @@ fn who_alone_writes_knows_the_entry() {
         let attr = bed.call(who, find(dir, "f")).unwrap().attr.unwrap();
         attr.flags & Attr::COVERED != 0
     };
-    assert!(covered(&mut bed, OTHER) && !covered(&mut bed, ME));
+    assert!(covered(&mut bed, OTHER) && !covered(&mut bed, ME) && !covered(&mut bed, THIRD));
     let write = |size| SetAttr { size: Some(size), ..SetAttr::default() };
     let to = bed.send(OTHER, ChangeAttr { ino: file.ino, set: write(9) });
     assert!(bed.replies.contains_key(&to) && mine.hear(&mut bed).is_empty(), "nobody else knew");
@@ -101,6 +102,7 @@ fn who_alone_writes_knows_the_entry() {
         other.confirm(&mut bed, &told);
         assert!(bed.replies[&to].1.is_ok());
     }
+    assert!(third.hear(&mut bed).is_empty());
     assert!(!covered(&mut bed, OTHER) && !covered(&mut bed, ME), "both write");
     bed.close(ME, file.ino, 7);
     assert!(covered(&mut bed, OTHER));
@@ -304,5 +306,24 @@ fn no_operation_changes_what_others_use() {
     }
     assert!(took_back > 200 && covered > 1_500, "{took_back} {covered}");
     assert!(bed.server.gauges().contains(&("leases_broken", 0)));
+    bed.check();
+}
+
+/// Goal: what somebody wrote to is covered when it is durable that he does not any more: a power cut has him write again, and
+/// changes of what is written to wait for nobody then.
+#[test]
+fn what_was_written_is_covered_when_that_is_durable() {
+    let (mut bed, _, _, _) = bed();
+    let (file, _) = bed.grown("f", 1 << 20);
+    bed.open(ME, file, OpenMode::Write, 8).unwrap();
+    bed.auto_sync = false;
+    bed.close(ME, file, 9);
+    let covered = |bed: &mut Bed| {
+        let attr = bed.call(OTHER, find(Ino::ROOT, "f")).unwrap().attr.unwrap();
+        attr.flags & Attr::COVERED != 0
+    };
+    assert!(!covered(&mut bed));
+    bed.sync();
+    assert!(covered(&mut bed));
     bed.check();
 }
