@@ -103,6 +103,13 @@ struct Group {
     lapses: u64,
     /// When it was asked last to begin anew: see [`Leases::is_not_renewed`].
     asked_anew: Millis,
+    /// It is to be asked for events once, be anything held or not: it may take this mount for one that does not listen, and
+    /// lend it nothing.
+    is_to_ask: bool,
+    /// The last question for events failed: what it takes back would not be heard.
+    is_deaf: bool,
+    /// An answer was lost that may have lent something. It will be taken back, and heard of while something else is held.
+    has_lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -152,6 +159,8 @@ pub struct Leases {
     ended: Vec<BTreeMap<Ino, Held>>,
     /// No request asks for any more.
     is_over: bool,
+    /// There is something to hear or to tell that was not there before.
+    news: bool,
     /// For people: recalls that were heard, lapses that ended something.
     counts: LeaseCounts,
     /// See [`Limits`].
@@ -183,8 +192,8 @@ impl Leases {
     pub fn sends(&mut self, node: NodeId, shard: ShardId, now: Millis, wishes: bool) -> Sent {
         self.look(node, now);
         self.serial += 1;
-        let wishes = wishes && !self.is_over;
-        let lapses = self.groups.entry(node).or_default().lapses;
+        let Group { lapses, is_deaf, .. } = *self.groups.entry(node).or_default();
+        let wishes = wishes && !self.is_over && !is_deaf;
         if wishes {
             self.shards.entry(shard).or_default().flights.insert(self.serial);
         }
@@ -226,9 +235,54 @@ impl Leases {
             return false;
         };
         let held_nothing = of.held.is_empty();
-        let grants = grants.iter().filter(|grant| until > now && grant.ino.shard() == from.shard);
-        grants.for_each(|grant| of.granted(grant, sent.serial));
+        let sent_by_now = (self.serial, self.recalls_kept.unwrap_or(RECALLS_KEPT_MAX));
+        for grant in grants.iter().filter(|grant| grant.ino.shard() == from.shard) {
+            if until <= now || !of.granted(grant, sent.serial) {
+                self.news |= of.is_unknown(grant.ino, grant.number, sent_by_now);
+            }
+        }
         held_nothing && !of.held.is_empty()
+    }
+
+    /// An answer to `sent` was lost, or nobody can read it.
+    pub fn is_lost(&mut self, node: NodeId, sent: &Sent) {
+        let group = self.groups.entry(node).or_default();
+        if sent.wishes && !self.is_over && sent.lapses == group.lapses {
+            group.has_lost = true;
+            self.nothing_unknown_stays(node);
+        }
+    }
+
+    /// What was lent by an answer that was lost is heard of while something is held, when it is taken back. Who holds nothing
+    /// says that all has lapsed: nobody is to wait for what this mount does not know of.
+    fn nothing_unknown_stays(&mut self, node: NodeId) {
+        if self.groups.get(&node).is_some_and(|group| group.has_lost) && !self.holds(node) {
+            self.lapse(node);
+            self.is_to_ask(node);
+        }
+    }
+
+    /// A question for events, `sent` to `node`, was answered, or was not.
+    pub fn heard(&mut self, node: NodeId, sent: &Sent, ok: bool) {
+        let group = self.groups.entry(node).or_default();
+        group.is_deaf = !ok;
+        if !ok {
+            self.is_to_ask(node);
+        } else if sent.lapses == group.lapses {
+            group.is_to_ask = false;
+        }
+    }
+
+    fn is_to_ask(&mut self, node: NodeId) {
+        if !self.is_over {
+            let group = self.groups.entry(node).or_default();
+            self.news |= !core::mem::replace(&mut group.is_to_ask, true);
+        }
+    }
+
+    /// Is there something to hear or to tell since the last look at this that was not there before?
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.news)
     }
 
     /// An answer renews nothing. The server may have passed this mount over, for a lease whose answer was lost: then it renews
@@ -267,7 +321,9 @@ impl Leases {
             }
             None => {}
         }
-        self.groups.entry(node).or_default().life = Some(life);
+        let group = self.groups.entry(node).or_default();
+        // Whether this one lends is not known.
+        (group.life, group.ms) = (Some(life), 0);
         true
     }
 
@@ -283,6 +339,7 @@ impl Leases {
         self.ended.extend(of.end());
         of.numbers_begin();
         (of.term, of.node, of.is_to_hear) = (term, node, true);
+        self.news = true;
         true
     }
 
@@ -296,14 +353,20 @@ impl Leases {
         if !forgets {
             of.refuse(recall.ino, recall.number, (serial, most));
         }
+        let held_nothing = of.held.is_empty();
         if recall.kind == RecallKind::Everything {
             of.held.remove(&recall.ino);
         } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
             held.since = held.since.max(recall.number + 1);
+        } else {
+            // The answer that lent it was lost, or is not believed.
+            of.is_unknown(recall.ino, recall.number, (serial, most));
         }
         if of.unconfirmed.insert(recall.number) {
             self.counts.recalls += 1;
         }
+        self.news |= held_nothing;
+        self.nothing_unknown_stays(node);
         true
     }
 
@@ -369,6 +432,8 @@ impl Leases {
         {
             of.refuse(ino, held.number, until);
             of.back.push_back((ino, held.number));
+            let node = of.node;
+            self.nothing_unknown_stays(node);
         }
     }
 
@@ -413,13 +478,11 @@ impl Leases {
         self.recalls_kept.unwrap_or(RECALLS_KEPT_MAX)
     }
 
-    /// Nobody can say how long this mount stood still: all ends, and a shard of each server that had lent something is to hear
-    /// that it did. `for_good`: the mount ends, and nothing is asked for any more.
+    /// Nobody can say how long this mount stood still: all ends. `for_good`: the mount ends, and nothing is asked for any more.
     pub fn all_lapse(&mut self, for_good: bool) {
         self.is_over |= for_good;
-        let mut told: BTreeSet<NodeId> = BTreeSet::new();
-        for of in self.shards.values_mut() {
-            of.is_to_hear |= !of.held.is_empty() && told.insert(of.node);
+        if for_good {
+            self.groups.values_mut().for_each(|group| group.is_to_ask = false);
         }
         let nodes: Vec<NodeId> = self.groups.keys().copied().collect();
         nodes.into_iter().for_each(|node| self.lapse(node));
@@ -465,14 +528,36 @@ impl Leases {
         shards.filter(|of| !of.held.is_empty() || of.has_report()).map(|of| of.node).collect()
     }
 
-    /// Servers that are to hear something.
-    pub fn nodes_to_hear(&self) -> BTreeSet<NodeId> {
-        self.shards.values().filter(|of| of.has_report()).map(|of| of.node).collect()
+    /// Is `node` to be asked for events: because something of it is held, or once?
+    pub fn asks(&self, node: NodeId) -> bool {
+        self.asks_once(node) || self.holds(node)
     }
 
-    /// What shards of `node` are to hear.
-    pub fn take_reports(&mut self, node: NodeId) -> Vec<(ShardId, Recalled)> {
-        let of_node = self.shards.iter_mut().filter(|(_, of)| of.node == node && of.has_report());
+    /// Is it to be asked to learn that this mount listens? That is not waited for.
+    pub fn asks_once(&self, node: NodeId) -> bool {
+        self.groups.get(&node).is_some_and(|group| group.is_to_ask)
+    }
+
+    /// Those of [`Leases::asks`].
+    pub fn nodes_asked(&self) -> BTreeSet<NodeId> {
+        let held = self.shards.values().filter(|of| !of.held.is_empty()).map(|of| of.node);
+        let once = self.groups.iter().filter(|(_, group)| group.is_to_ask).map(|(node, _)| *node);
+        held.chain(once).collect()
+    }
+
+    /// Shards that are to hear something, each with the server that it was on.
+    pub fn reports(&self) -> impl Iterator<Item = (ShardId, NodeId)> + '_ {
+        self.shards.iter().filter(|(_, of)| of.has_report()).map(|(shard, of)| (*shard, of.node))
+    }
+
+    /// What shards of `node` are to hear, of those that it `leads`.
+    pub fn take_reports(
+        &mut self,
+        node: NodeId,
+        leads: impl Fn(ShardId) -> bool,
+    ) -> Vec<(ShardId, Recalled)> {
+        let of_node =
+            self.shards.iter_mut().filter(|(shard, of)| of.node == node && of.has_report() && leads(**shard));
         of_node.map(|(shard, of)| (*shard, of.take_report())).collect()
     }
 
@@ -491,34 +576,46 @@ impl Leases {
         }
     }
 
-    /// All of `node` ends, and what is on its way from there is not believed.
+    /// All of `node` ends, and what is on its way from there is not believed. One of its shards that had lent something is to
+    /// hear that it did, and it is asked for events once, where it lends: it may have passed this mount over.
     fn lapse(&mut self, node: NodeId) {
         let group = self.groups.entry(node).or_default();
         group.lapses += 1;
-        group.until = Millis(0);
-        let before = self.ended.len();
+        (group.until, group.has_lost) = (Millis(0), false);
+        let lends = group.ms > 0;
+        let mut ended = false;
         for of in self.shards.values_mut().filter(|of| of.node == node) {
-            self.ended.extend(of.end());
+            if let Some(held) = of.end() {
+                of.is_to_hear |= !core::mem::replace(&mut ended, true);
+                self.ended.push(held);
+            }
         }
-        self.counts.lapses += u64::from(self.ended.len() > before);
+        self.counts.lapses += u64::from(ended);
+        self.news |= ended;
+        if lends {
+            self.is_to_ask(node);
+        }
     }
 
-    fn sweep(&mut self) {
+    /// Frees some of what has ended. `false`: nothing is left of it.
+    pub fn sweep(&mut self) -> bool {
         for _ in 0..SWEPT_AT_ONCE {
-            let Some(last) = self.ended.last_mut() else { return };
+            let Some(last) = self.ended.last_mut() else { return false };
             if last.pop_first().is_none() {
                 self.ended.pop();
             }
         }
+        true
     }
 }
 
 impl OfShard {
-    fn granted(&mut self, grant: &Grant, serial: u64) {
+    /// `false`: it is not believed.
+    fn granted(&mut self, grant: &Grant, serial: u64) -> bool {
         let Grant { ino, number, .. } = *grant;
         let is_older = self.recalled.get(&ino).is_some_and(|recalled| *recalled >= number);
         if is_older || (serial <= self.floor.0 && number <= self.floor.1) {
-            return;
+            return false;
         }
         match self.held.entry(ino) {
             Entry::Occupied(mut held) => held.get_mut().number = held.get().number.max(number),
@@ -527,6 +624,18 @@ impl OfShard {
                 self.fresh.push_back(ino);
             }
         }
+        true
+    }
+
+    /// The shard may count a lease, of a grant up to `number`, that is not held: it is given back, and no older grant is
+    /// believed that is on its way.
+    fn is_unknown(&mut self, ino: Ino, number: u64, until: (u64, usize)) -> bool {
+        let is_unknown = !self.held.contains_key(&ino);
+        if is_unknown {
+            self.refuse(ino, number, until);
+            self.back.push_back((ino, number));
+        }
+        is_unknown
     }
 
     /// Grants up to `number` of `ino` are not believed, as long as there can be some: in answers to requests up to `serial`.
