@@ -12,6 +12,8 @@ use skep_wire::meta::{Close, Sync};
 use skep_wire::mgmt::RenewSession;
 use skep_wire::{Message, Status};
 
+/// Steps in which one call frees what has ended; nobody waits for longer than for one of them.
+const FREED_AT_ONCE: usize = 1_024;
 /// Pause after a step that failed.
 const AGAIN_MS: u64 = 1_000;
 
@@ -32,18 +34,28 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
         self.drop_idle_pages().await;
+        let frees = self.free_ended();
         // The last: a server that hangs is waited for here, and has no part in what came before.
         self.listen().await;
         if !ok {
             return AGAIN_MS;
         }
         let (waiting, timeout) = self.shared.with(|s| {
-            (!s.closes.is_empty(), s.session.open().map_or(HOUSEKEEPING_MAX_MS, |session| session.timeout_ms))
+            (
+                !s.closes.is_empty() || frees,
+                s.session.open().map_or(HOUSEKEEPING_MAX_MS, |session| session.timeout_ms),
+            )
         });
         match waiting {
             true => HOUSEKEEPING_SOON_MS,
             false => (timeout / 4).clamp(1, HOUSEKEEPING_MAX_MS),
         }
+    }
+
+    /// Frees a good part of what leases covered that have ended: answers free some, and there may be none. `true`: there is
+    /// more.
+    fn free_ended(&self) -> bool {
+        self.leases && (0..FREED_AT_ONCE).all(|_| self.shared.with(|s| s.leases.sweep() | s.names.sweep()))
     }
 
     /// Renews the session if that is due, and nothing else: for a lane that waits for nobody but mgmtd. Says in how

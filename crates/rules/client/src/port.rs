@@ -131,7 +131,10 @@ pub trait Port {
     /// Something waits for [`crate::Lane::housekeeping`]: call it within [`crate::HOUSEKEEPING_SOON_MS`].
     fn work_waits(&self) {}
 
-    /// Leases are held where none were: their server is to be asked what it takes back ([`crate::Lane::hear`]), at once.
+    /// There is news for who calls [`crate::Lane::hear`], who is to look at [`Shared::nodes_to_hear`] at once: leases are held
+    /// where none were, a server is to be told something, or to be asked whether it has something to tell.
+    ///
+    /// [`Shared::nodes_to_hear`]: crate::Shared::nodes_to_hear
     fn is_lent(&self) {}
 }
 

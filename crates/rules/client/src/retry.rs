@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::{ClientId, Decode, Encode, Errno, MapVersion, Millis, NodeId, ShardId, Term};
-use skep_wire::meta::{DropLocks, GetLock, Reclaim, SetLock, ShardStamp};
+use skep_wire::meta::{DropLocks, Events, GetLock, Reclaim, SetLock, ShardStamp};
 use skep_wire::mgmt::{Gap, GetMap, MapReply};
 use skep_wire::storage::{
     CopyChunk, PunchChunk, ReserveChunk, StatChunks, SyncChunks, TrimChunk, WriteChunk,
@@ -155,8 +155,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         job.unanswered = !matches!(outcome, Outcome::Answer(_));
         if let (To::Shard(shard), Some(node), true) = (job.to, job.node, job.unanswered) {
             self.shared.with(|s| s.map.is_misled(shard, node));
-            self.flight_is_over(shard, job);
+            self.flight_is_over(shard, job, outcome == Outcome::Lost);
         }
+        self.settled_by(job, outcome, sender);
+        // Who only hears what servers take back asks for it by this.
+        if let (Some(node), Some(sent), Events::KIND) = (job.node, &job.sent, job.kind) {
+            let ok = matches!(job.settled, Some(Ok(_)));
+            self.shared.with(|s| s.leases.heard(node, sent, ok));
+        }
+    }
+
+    fn settled_by(&self, job: &mut Job<'_>, outcome: Outcome, sender: ClientId) {
         match outcome {
             Outcome::Lost => {
                 job.unsure = true;
@@ -189,10 +198,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// What was sent brings no leases any more.
-    fn flight_is_over(&self, shard: ShardId, job: &Job<'_>) {
-        if let Some(sent) = &job.sent {
-            self.shared.with(|s| s.leases.is_over(shard, sent));
+    /// What was sent brings no leases any more. `lost`: it may have brought some that nobody knows of.
+    fn flight_is_over(&self, shard: ShardId, job: &Job<'_>, lost: bool) {
+        let Some(sent) = &job.sent else { return };
+        let rings = self.shared.with(|s| {
+            s.leases.is_over(shard, sent);
+            if let Some(node) = job.node.filter(|_| lost) {
+                s.leases.is_lost(node, sent);
+            }
+            s.leases.take_news()
+        });
+        if rings {
+            self.port.is_lent();
         }
     }
 
@@ -204,7 +221,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Ok(split) => split,
                 Err(e) => {
                     // It has come all the same: no recall is kept for it, and nothing that an earlier try was told is of it.
-                    self.flight_is_over(shard, job);
+                    self.flight_is_over(shard, job, true);
                     job.told = None;
                     return Err(garbled(e));
                 }
@@ -213,7 +230,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         let boot = job.sent.map(|_| self.port.boot());
         let accepted = answer.status == Status(0);
-        let (again, new, lent) = self.shared.with(|s| {
+        let (again, new, lent, rings) = self.shared.with(|s| {
             s.epoch = s.epoch.max(answer.epoch);
             let (mut new, mut lent) = (false, false);
             if let To::Shard(shard) = job.to {
@@ -233,12 +250,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     s.stamps.seen(shard, &stamp);
                 }
             }
-            (s.nodes.answers(node), new, lent)
+            let rings = job.sent.is_some() && {
+                s.names.sweep();
+                s.leases.take_news() || lent
+            };
+            (s.nodes.answers(node), new, lent, rings)
         });
         if new || lent {
             self.port.work_waits();
         }
-        if lent {
+        if rings {
             self.port.is_lent();
         }
         if again {
@@ -272,6 +293,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             jobs.iter_mut().for_each(|job| job.node = s.node_of(job.to));
             s.client()
         });
+        self.once_routed(client, jobs).await;
+    }
+
+    /// The same, to `node`, whoever leads the shards that they are for.
+    pub(crate) async fn once_each_at(&self, node: NodeId, jobs: &mut [Job<'_>]) {
+        jobs.iter_mut().for_each(|job| job.node = Some(node));
+        let client = self.shared.with(|s| s.client());
+        self.once_routed(client, jobs).await;
+    }
+
+    async fn once_routed(&self, client: ClientId, jobs: &mut [Job<'_>]) {
         self.round(jobs, client).await;
         for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
             let silent = || refuse(Errno::EIO, String::from("no answer"));

@@ -181,6 +181,9 @@ pub const BUSY_MAX: usize = 1 << 16;
 pub const CHANGED_PER_ANSWER: usize = 8;
 /// Leases that one step takes apart of those that ended together, with a term or a mount's lapse. They count as nothing before.
 pub const LEASES_SWEPT_PER_STEP: usize = 1_024;
+/// So many times as long as leases may be in use the row that there may be some stays when nobody wishes for any: so that who
+/// works with pauses does not have it written again and again.
+pub const LEASE_ROW_STAYS: u64 = 2;
 /// Leases that one answer gives.
 pub const GRANTS_PER_ANSWER: usize = 4;
 

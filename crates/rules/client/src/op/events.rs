@@ -5,7 +5,7 @@ use crate::job::{Job, Reply};
 use crate::lane::Lane;
 use crate::limits::LISTEN_PATIENCE_MS;
 use crate::port::{Cell, Port};
-use crate::state::{Ended, Shards, Shared};
+use crate::state::{Acls, Ended, Shards, Shared};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use skep_types::{Errno, Millis, NodeId, ShardId};
@@ -99,8 +99,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let reports = self.shared.with(|s| {
             s.all_lapses(true);
-            let nodes = s.leases.nodes_to_hear();
-            nodes.into_iter().flat_map(|node| s.leases.take_reports(node)).collect::<Vec<_>>()
+            let nodes = s.nodes_to_report();
+            nodes.into_iter().flat_map(|node| s.take_lease_reports(node)).collect::<Vec<_>>()
         });
         let mut jobs: Vec<Job<'_>> =
             reports.iter().map(|(shard, report)| self.asking(*shard, report)).collect();
@@ -127,8 +127,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         // Those that are asked hear it with that, from who has a connection for it.
         let to_hear = self.shared.with(|s| {
             let asked = s.nodes_to_ask();
-            s.leases.nodes_to_hear().into_iter().filter(|node| !asked.contains(node)).collect::<Vec<_>>()
+            s.nodes_to_report().into_iter().filter(|node| !asked.contains(node)).collect::<Vec<_>>()
         });
+        // What was heard here is said by who has a connection for that.
+        if self.shared.with(|s| s.leases.take_news()) {
+            self.port.is_lent();
+        }
         for node in to_hear {
             self.report_leases(node).await;
         }
@@ -199,26 +203,31 @@ impl Shared {
         if self.limits.leases {
             self.leases.all_lapse(for_good);
             self.names.forget_all();
+            self.acls = Acls::default();
         }
     }
 
     /// The question of who only hears. What has ended may wait to be told meanwhile: that is kept.
     fn question_of_ear(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
         let waits = !self.wished_shards(node).is_empty();
-        let holds = self.leases.holds(node);
         // Leases that begin meanwhile are renewed by this answer, too.
-        (waits || holds).then(|| self.question(node, wait_ms.min(self.leases.patience(node))))?
+        (waits || self.leases.asks(node)).then(|| self.question(node, self.patience_of_ear(node, wait_ms)))?
+    }
+
+    /// For how long who only hears waits.
+    pub(crate) fn patience_of_ear(&self, node: NodeId, wait_ms: u64) -> u64 {
+        if self.leases.asks_once(node) { 0 } else { wait_ms.min(self.leases.patience(node)) }
     }
 
     /// The question to `node` on which wishes wait, or of which leases are held, and the shard that it goes through. `None`:
     /// there is neither, or there are waits that have ended, which are to be told first. (What another lane takes in after this
     /// look, the answer to this question tells again.)
     fn question_of_waits(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
-        let (shards, holds) = (self.wished_shards(node), self.leases.holds(node));
+        let (shards, holds) = (self.wished_shards(node), self.leases.asks(node));
         if (shards.is_empty() && !holds) || self.locks.has_ended() {
             return None;
         }
-        let wait_ms = if holds { wait_ms.min(self.leases.patience(node)) } else { wait_ms };
+        let wait_ms = if holds { self.patience_of_ear(node, wait_ms) } else { wait_ms };
         // Another lane may have seen the new term.
         let is_due = shards.iter().any(|shard| self.shards.is_due(*shard));
         let has_work = is_due || !self.forgotten_wishes(node).is_empty();
@@ -261,8 +270,9 @@ impl Shared {
 
     /// Those of them for which there is a reason to call [`Lane::hear`].
     pub fn nodes_to_hear(&self) -> BTreeSet<NodeId> {
-        let held = self.leases.nodes().into_iter().filter(|node| self.names_channel(*node).is_some());
-        self.wished_nodes().into_iter().chain(held).collect()
+        let asked = self.leases.nodes_asked().into_iter().chain(self.nodes_to_report());
+        let asked = asked.filter(|node| self.names_channel(*node).is_some());
+        self.wished_nodes().into_iter().chain(asked).collect()
     }
 
     /// Those of them where programs wait for locks.

@@ -8,17 +8,19 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::{Became, Change, Shared};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::NodeId;
-use skep_wire::meta::{Recall, RecallKind};
+use skep_types::{NodeId, ShardId};
+use skep_wire::meta::{Recall, RecallKind, Recalled};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Tells shards of `node` what is used no longer. `false`: some may not have heard it.
     pub(crate) async fn report_leases(&self, node: NodeId) -> bool {
+        // The leader of before lends nothing of a shard any more, and the next one has lent nothing yet.
         let reports = match self.leases {
             true => self.shared.with(|s| {
                 s.give_back_unkept(node);
-                s.leases.take_reports(node)
+                s.take_lease_reports(node)
             }),
             false => Vec::new(),
         };
@@ -27,7 +29,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let mut jobs: Vec<Job<'_>> =
             reports.iter().map(|(shard, report)| self.asking(*shard, report)).collect();
-        self.once_each(&mut jobs).await;
+        self.once_each_at(node, &mut jobs).await;
         let mut heard = true;
         for ((shard, report), mut job) in reports.into_iter().zip(jobs) {
             // What is refused for good is settled: the shard has no such leases.
@@ -74,6 +76,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 impl Shared {
+    /// What those shards are to hear that `node` leads.
+    pub(crate) fn take_lease_reports(&mut self, node: NodeId) -> Vec<(ShardId, Recalled)> {
+        let Self { map, leases, .. } = self;
+        leases.take_reports(node, |shard| map.leader(shard) == Some(node))
+    }
+
+    /// Servers whose shards are to hear something.
+    pub(crate) fn nodes_to_report(&self) -> BTreeSet<NodeId> {
+        let reports = self.leases.reports().filter(|(shard, node)| self.map.leader(*shard) == Some(*node));
+        reports.map(|(_, node)| node).collect()
+    }
+
     /// A shard takes something back.
     pub(crate) fn recalled(&mut self, recall: &Recall, node: NodeId) {
         if !self.limits.leases || !self.leases.recalled(recall, node) {
@@ -90,7 +104,11 @@ impl Shared {
                 // What its `..` leads to stands in its listing.
                 self.names.forget_parts(recall.ino);
             }
-            _ => self.names.forget_dir(recall.ino),
+            _ => {
+                self.names.forget_dir(recall.ino);
+                // Which entries it covers is not looked for.
+                self.acls.forget_shard(recall.shard);
+            }
         }
         [Some(recall.ino), recall.entry].into_iter().flatten().for_each(|ino| self.acls.forget(ino));
     }

@@ -4,6 +4,7 @@
 //! shard. All leases of a metadata server's shards hold as long as the newest of its answers renewed them, counted from
 //! the moment at which its question was sent: the server counts from when it heard it.
 
+mod hearing;
 mod own;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ mod tests_random;
 pub use own::{Became, Change, OwnChanges};
 
 use super::Found;
-use crate::limits::{EVENTS_HELD_MS, GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE};
+use crate::limits::{GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE};
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -103,6 +104,13 @@ struct Group {
     lapses: u64,
     /// When it was asked last to begin anew: see [`Leases::is_not_renewed`].
     asked_anew: Millis,
+    /// It is to be asked for events once, be anything held or not: it may take this mount for one that does not listen, and
+    /// lend it nothing.
+    is_to_ask: bool,
+    /// The last question for events failed: what it takes back would not be heard.
+    is_deaf: bool,
+    /// An answer was lost that may have lent something. It will be taken back, and heard of while something else is held.
+    has_lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -152,6 +160,8 @@ pub struct Leases {
     ended: Vec<BTreeMap<Ino, Held>>,
     /// No request asks for any more.
     is_over: bool,
+    /// There is something to hear or to tell that was not there before.
+    news: bool,
     /// For people: recalls that were heard, lapses that ended something.
     counts: LeaseCounts,
     /// See [`Limits`].
@@ -183,8 +193,8 @@ impl Leases {
     pub fn sends(&mut self, node: NodeId, shard: ShardId, now: Millis, wishes: bool) -> Sent {
         self.look(node, now);
         self.serial += 1;
-        let wishes = wishes && !self.is_over;
-        let lapses = self.groups.entry(node).or_default().lapses;
+        let Group { lapses, is_deaf, .. } = *self.groups.entry(node).or_default();
+        let wishes = wishes && !self.is_over && !is_deaf;
         if wishes {
             self.shards.entry(shard).or_default().flights.insert(self.serial);
         }
@@ -226,19 +236,13 @@ impl Leases {
             return false;
         };
         let held_nothing = of.held.is_empty();
-        let grants = grants.iter().filter(|grant| until > now && grant.ino.shard() == from.shard);
-        grants.for_each(|grant| of.granted(grant, sent.serial));
-        held_nothing && !of.held.is_empty()
-    }
-
-    /// An answer renews nothing. The server may have passed this mount over, for a lease whose answer was lost: then it renews
-    /// nothing before it hears that all has lapsed. (Or it lends nothing at all.)
-    fn is_not_renewed(&mut self, node: NodeId, sent: &Sent, now: Millis) {
-        let group = self.groups.entry(node).or_default();
-        if sent.lapses == group.lapses && now >= group.asked_anew.plus(ANEW_MS) {
-            group.asked_anew = now;
-            self.lapse(node);
+        let sent_by_now = (self.serial, self.recalls_kept.unwrap_or(RECALLS_KEPT_MAX));
+        for grant in grants.iter().filter(|grant| grant.ino.shard() == from.shard) {
+            if until <= now || !of.granted(grant, sent.serial) {
+                self.news |= of.is_unknown(grant.ino, grant.number, sent_by_now);
+            }
         }
+        held_nothing && !of.held.is_empty()
     }
 
     /// What was sent to `shard` brings nothing any more: it was answered, or is lost.
@@ -267,7 +271,9 @@ impl Leases {
             }
             None => {}
         }
-        self.groups.entry(node).or_default().life = Some(life);
+        let group = self.groups.entry(node).or_default();
+        // Whether this one lends is not known.
+        (group.life, group.ms) = (Some(life), 0);
         true
     }
 
@@ -283,6 +289,7 @@ impl Leases {
         self.ended.extend(of.end());
         of.numbers_begin();
         (of.term, of.node, of.is_to_hear) = (term, node, true);
+        self.news = true;
         true
     }
 
@@ -296,14 +303,20 @@ impl Leases {
         if !forgets {
             of.refuse(recall.ino, recall.number, (serial, most));
         }
+        let held_nothing = of.held.is_empty();
         if recall.kind == RecallKind::Everything {
             of.held.remove(&recall.ino);
         } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
             held.since = held.since.max(recall.number + 1);
+        } else {
+            // The answer that lent it was lost, or is not believed.
+            of.is_unknown(recall.ino, recall.number, (serial, most));
         }
         if of.unconfirmed.insert(recall.number) {
             self.counts.recalls += 1;
         }
+        self.news |= held_nothing;
+        self.nothing_unknown_stays(node);
         true
     }
 
@@ -369,6 +382,8 @@ impl Leases {
         {
             of.refuse(ino, held.number, until);
             of.back.push_back((ino, held.number));
+            let node = of.node;
+            self.nothing_unknown_stays(node);
         }
     }
 
@@ -413,13 +428,11 @@ impl Leases {
         self.recalls_kept.unwrap_or(RECALLS_KEPT_MAX)
     }
 
-    /// Nobody can say how long this mount stood still: all ends, and a shard of each server that had lent something is to hear
-    /// that it did. `for_good`: the mount ends, and nothing is asked for any more.
+    /// Nobody can say how long this mount stood still: all ends. `for_good`: the mount ends, and nothing is asked for any more.
     pub fn all_lapse(&mut self, for_good: bool) {
         self.is_over |= for_good;
-        let mut told: BTreeSet<NodeId> = BTreeSet::new();
-        for of in self.shards.values_mut() {
-            of.is_to_hear |= !of.held.is_empty() && told.insert(of.node);
+        if for_good {
+            self.groups.values_mut().for_each(|group| group.is_to_ask = false);
         }
         let nodes: Vec<NodeId> = self.groups.keys().copied().collect();
         nodes.into_iter().for_each(|node| self.lapse(node));
@@ -433,12 +446,6 @@ impl Leases {
     /// See [`LeaseCounts`].
     pub fn counts(&self) -> LeaseCounts {
         self.counts
-    }
-
-    /// An answer of `node` to who waits for events may wait no longer than this, or what it renews comes too late.
-    pub fn patience(&self, node: NodeId) -> u64 {
-        let ms = self.groups.get(&node).map_or(0, |group| group.ms);
-        if ms == 0 { EVENTS_HELD_MS } else { (ms / 4).clamp(1, EVENTS_HELD_MS) }
     }
 
     /// All that is believed in now, each with the number of its newest grant and the term of its shard: for who looks whether
@@ -459,31 +466,6 @@ impl Leases {
         self.shards.values().any(|of| of.node == node && !of.held.is_empty())
     }
 
-    /// Servers of which something is held, or that are to hear something.
-    pub fn nodes(&self) -> BTreeSet<NodeId> {
-        let shards = self.shards.values();
-        shards.filter(|of| !of.held.is_empty() || of.has_report()).map(|of| of.node).collect()
-    }
-
-    /// Servers that are to hear something.
-    pub fn nodes_to_hear(&self) -> BTreeSet<NodeId> {
-        self.shards.values().filter(|of| of.has_report()).map(|of| of.node).collect()
-    }
-
-    /// What shards of `node` are to hear.
-    pub fn take_reports(&mut self, node: NodeId) -> Vec<(ShardId, Recalled)> {
-        let of_node = self.shards.iter_mut().filter(|(_, of)| of.node == node && of.has_report());
-        of_node.map(|(shard, of)| (*shard, of.take_report())).collect()
-    }
-
-    /// They have not heard it, as far as is known.
-    pub fn report_again(&mut self, shard: ShardId, report: Recalled) {
-        let Some(of) = self.shards.get_mut(&shard).filter(|of| of.term == report.term) else { return };
-        of.unconfirmed.extend(report.confirmed);
-        report.back.into_iter().rev().for_each(|back| of.back.push_front(back));
-        of.is_to_hear |= report.anew == Some(true);
-    }
-
     /// The time of what is held of `node` may be over.
     fn look(&mut self, node: NodeId, now: Millis) {
         if self.groups.get(&node).is_some_and(|group| group.until <= now) && self.holds(node) {
@@ -491,34 +473,46 @@ impl Leases {
         }
     }
 
-    /// All of `node` ends, and what is on its way from there is not believed.
+    /// All of `node` ends, and what is on its way from there is not believed. One of its shards that had lent something is to
+    /// hear that it did, and it is asked for events once, where it lends: it may have passed this mount over.
     fn lapse(&mut self, node: NodeId) {
         let group = self.groups.entry(node).or_default();
         group.lapses += 1;
-        group.until = Millis(0);
-        let before = self.ended.len();
+        (group.until, group.has_lost) = (Millis(0), false);
+        let lends = group.ms > 0;
+        let mut ended = false;
         for of in self.shards.values_mut().filter(|of| of.node == node) {
-            self.ended.extend(of.end());
+            if let Some(held) = of.end() {
+                of.is_to_hear |= !core::mem::replace(&mut ended, true);
+                self.ended.push(held);
+            }
         }
-        self.counts.lapses += u64::from(self.ended.len() > before);
+        self.counts.lapses += u64::from(ended);
+        self.news |= ended;
+        if lends {
+            self.is_to_ask(node);
+        }
     }
 
-    fn sweep(&mut self) {
+    /// Frees some of what has ended. `false`: nothing is left of it.
+    pub fn sweep(&mut self) -> bool {
         for _ in 0..SWEPT_AT_ONCE {
-            let Some(last) = self.ended.last_mut() else { return };
+            let Some(last) = self.ended.last_mut() else { return false };
             if last.pop_first().is_none() {
                 self.ended.pop();
             }
         }
+        true
     }
 }
 
 impl OfShard {
-    fn granted(&mut self, grant: &Grant, serial: u64) {
+    /// `false`: it is not believed.
+    fn granted(&mut self, grant: &Grant, serial: u64) -> bool {
         let Grant { ino, number, .. } = *grant;
         let is_older = self.recalled.get(&ino).is_some_and(|recalled| *recalled >= number);
         if is_older || (serial <= self.floor.0 && number <= self.floor.1) {
-            return;
+            return false;
         }
         match self.held.entry(ino) {
             Entry::Occupied(mut held) => held.get_mut().number = held.get().number.max(number),
@@ -527,6 +521,18 @@ impl OfShard {
                 self.fresh.push_back(ino);
             }
         }
+        true
+    }
+
+    /// The shard may count a lease, of a grant up to `number`, that is not held: it is given back, and no older grant is
+    /// believed that is on its way.
+    fn is_unknown(&mut self, ino: Ino, number: u64, until: (u64, usize)) -> bool {
+        let is_unknown = !self.held.contains_key(&ino);
+        if is_unknown {
+            self.refuse(ino, number, until);
+            self.back.push_back((ino, number));
+        }
+        is_unknown
     }
 
     /// Grants up to `number` of `ino` are not believed, as long as there can be some: in answers to requests up to `serial`.

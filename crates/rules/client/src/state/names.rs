@@ -48,8 +48,6 @@ struct Covered {
 struct Table {
     era: u64,
     dirs: BTreeMap<Ino, Dir>,
-    /// The directories in the order in which they were used last.
-    used: BTreeMap<u64, Ino>,
     covered: BTreeMap<Ino, Covered>,
     bytes: usize,
     /// This mount changed these directories as of then, or later, and what is older says nothing; and so of all others.
@@ -64,6 +62,10 @@ pub struct Names {
     bytes: usize,
     clock: u64,
     tables: BTreeMap<ShardId, Table>,
+    /// Directories in them.
+    count: usize,
+    /// The directories in the order in which they were used last; also of shards that are to be freed.
+    used: BTreeMap<u64, Ino>,
     /// Directories that went for want of room: their leases are to be given back.
     left: Vec<Ino>,
     /// To be freed: directories that ended one by one, and whole shards.
@@ -245,7 +247,8 @@ impl Names {
     pub fn forget_dir(&mut self, ino: Ino) {
         let Some(table) = self.tables.get_mut(&ino.shard()) else { return };
         if let Some(dir) = table.dirs.remove(&ino) {
-            table.used.remove(&dir.used);
+            self.used.remove(&dir.used);
+            self.count -= 1;
             table.bytes -= dir.bytes;
             self.bytes -= dir.bytes;
             self.dirs.push((Some(ino.shard()), dir.end()));
@@ -256,13 +259,14 @@ impl Names {
     pub fn forget_shard(&mut self, shard: ShardId) {
         if let Some(table) = self.tables.remove(&shard) {
             self.bytes -= table.bytes;
+            self.count -= table.dirs.len();
             self.shards.push(table);
         }
     }
 
     /// Nor anything at all.
     pub fn forget_all(&mut self) {
-        self.bytes = 0;
+        (self.bytes, self.count) = (0, 0);
         self.shards.extend(core::mem::take(&mut self.tables).into_values());
     }
 
@@ -291,10 +295,10 @@ impl Names {
         let table = self.tables.get_mut(&ino.shard()).filter(|table| table.era == era)?;
         let dir = table.dirs.get_mut(&ino)?;
         if dir.used != self.clock {
-            table.used.remove(&dir.used);
+            self.used.remove(&dir.used);
             self.clock += 1;
             dir.used = self.clock;
-            table.used.insert(self.clock, ino);
+            self.used.insert(self.clock, ino);
         }
         Some(dir)
     }
@@ -308,8 +312,9 @@ impl Names {
             let dir = Dir::new(next, table.floors.get(&ino).copied().unwrap_or(table.floor));
             table.bytes += dir.bytes;
             let bytes = dir.bytes;
-            table.used.insert(dir.used, ino);
             table.dirs.insert(ino, dir);
+            self.used.insert(next, ino);
+            self.count += 1;
             self.bytes += bytes;
             self.clock = next;
         }
@@ -328,8 +333,8 @@ impl Names {
         self.make_room();
     }
 
-    /// Frees some of what has ended.
-    fn sweep(&mut self) {
+    /// Frees some of what has ended. `false`: nothing is left of it.
+    pub fn sweep(&mut self) -> bool {
         for _ in 0..STEPS {
             if let Some((shard, gone)) = self.dirs.last_mut() {
                 let table = shard.and_then(|shard| self.tables.get_mut(&shard));
@@ -345,22 +350,36 @@ impl Names {
                     None => drop(self.dirs.pop()),
                 }
             } else if let Some(table) = self.shards.last_mut() {
-                table.used.clear_some();
                 if table.covered.pop_first().is_some() {
                     continue;
                 }
                 match table.dirs.pop_first() {
-                    Some((_, dir)) => self.dirs.push((None, dir.end())),
+                    Some((_, dir)) => {
+                        self.used.remove(&dir.used);
+                        self.dirs.push((None, dir.end()));
+                    }
                     None => drop(self.shards.pop()),
                 }
             } else {
-                return;
+                return false;
             }
         }
+        true
+    }
+
+    /// Directories and shards that are not freed.
+    #[cfg(test)]
+    pub fn spent(&self) -> usize {
+        self.dirs.len() + self.shards.len()
     }
 
     #[cfg(test)]
     fn counted(&self) -> usize {
+        assert_eq!(self.count, self.tables.values().map(|table| table.dirs.len()).sum::<usize>());
+        let kept = self.tables.values().flat_map(|table| &table.dirs);
+        assert!(kept.clone().all(|(ino, dir)| self.used.get(&dir.used) == Some(ino)));
+        let spent = self.shards.iter().map(|table| table.dirs.len()).sum::<usize>();
+        assert!(self.used.len() <= self.count + spent);
         let tables = self.tables.values();
         let dirs = tables.clone().flat_map(|table| table.dirs.values()).map(Dir::counted);
         let covered = |table: &Table| {
@@ -374,19 +393,22 @@ impl Names {
     /// Lets go of what was used longest ago, a part at a time.
     fn make_room(&mut self) {
         for _ in 0..STEPS {
-            let dirs: usize = self.tables.values().map(|table| table.dirs.len()).sum();
-            if self.bytes <= self.most && dirs <= DIRS_KEPT_MAX {
+            if self.bytes <= self.most && self.count <= DIRS_KEPT_MAX {
                 return;
             }
-            let oldest = self.tables.iter().filter_map(|(shard, table)| {
-                let (used, ino) = table.used.first_key_value()?;
-                Some((*used, *shard, *ino))
-            });
-            let Some((used, shard, ino)) = oldest.min() else { return };
-            let Some(table) = self.tables.get_mut(&shard) else { return };
+            let Some((used, ino)) = self.used.first_key_value().map(|(used, ino)| (*used, *ino)) else {
+                return;
+            };
+            let table = self.tables.get_mut(&ino.shard());
+            let Some(table) = table.filter(|table| table.dirs.get(&ino).is_some_and(|dir| dir.used == used))
+            else {
+                // Of a shard that is to be freed.
+                self.used.remove(&used);
+                continue;
+            };
             let Some(dir) = table.dirs.get_mut(&ino) else { return };
             let (before, life, is_last) = (dir.bytes, dir.life, used == self.clock);
-            if dirs > DIRS_KEPT_MAX || !dir.shrink(is_last) {
+            if self.count > DIRS_KEPT_MAX || !dir.shrink(is_last) {
                 self.forget_dir(ino);
                 self.left.push(ino);
                 continue;
@@ -424,19 +446,6 @@ impl Table {
             dir.bytes -= dir::COVERED_BYTES;
             self.bytes -= dir::COVERED_BYTES;
             *bytes -= dir::COVERED_BYTES;
-        }
-    }
-}
-
-/// Frees some of it.
-trait ClearSome {
-    fn clear_some(&mut self);
-}
-
-impl ClearSome for BTreeMap<u64, Ino> {
-    fn clear_some(&mut self) {
-        for _ in 0..2 {
-            self.pop_first();
         }
     }
 }

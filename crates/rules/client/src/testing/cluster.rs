@@ -89,6 +89,8 @@ pub struct Cluster {
     pub flees: u32,
     /// The epoch that the last request for a shard carried.
     pub epoch_seen: u64,
+    /// How often mounts rang for who hears.
+    pub bells: usize,
     /// An answer is on its way.
     late: bool,
     /// Pages that kernels were told to drop: the mount, the file, the first byte, the number of bytes.
@@ -118,6 +120,7 @@ impl Default for Cluster {
             told: (Lead { node: METAD, epoch: 1 }, ShardState::Active),
             flees: 0,
             epoch_seen: 0,
+            bells: 0,
             late: false,
             drops: Vec::new(),
         }
@@ -380,6 +383,10 @@ impl Port for FakePort {
         let mut cluster = self.cluster.borrow_mut();
         cluster.drops.push((self.mount, ino, from, len));
         !cluster.cancelled
+    }
+
+    fn is_lent(&self) {
+        self.cluster.borrow_mut().bells += 1;
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {

@@ -32,6 +32,8 @@ pub struct FakeLeases {
     begun: BTreeMap<Asker, Vec<Touched>>,
     /// Who has said that nothing of earlier terms is used, of which term.
     pub anew: BTreeSet<(u64, Term)>,
+    /// Mounts that were passed over, or did not hear what was taken back, and have not asked for events since.
+    pub deaf: BTreeSet<u64>,
     /// Goes into the next stamp.
     stamp: (Vec<Grant>, Option<LeaseTime>),
     wishes: Option<u64>,
@@ -59,6 +61,7 @@ impl FakeLeases {
         let known = self.lapses.entry(mount).or_default();
         if lapses > *known {
             *known = lapses;
+            self.deaf.extend(self.waits.keys().map(|(by, _)| *by).filter(|by| *by == mount));
             self.held.retain(|(by, _), _| *by != mount);
             self.waits.retain(|(by, _), _| *by != mount);
         }
@@ -115,6 +118,8 @@ impl FakeLeases {
         let (now, heard) = (self.now, &self.heard);
         let most = self.ms + self.ms / 100 + 100;
         let is_silent = |mount: &u64| heard.get(mount).is_none_or(|at| now - *at > most);
+        let over = self.held.keys().map(|(by, _)| *by).filter(is_silent);
+        self.deaf.extend(over);
         self.held.retain(|(by, _), _| !is_silent(by));
         self.waits.retain(|(by, _), _| !is_silent(by));
     }
@@ -127,7 +132,7 @@ impl FakeLeases {
 
     /// The answer gives who asks a lease on this one, if it may.
     pub fn grant(&mut self, ino: Ino) -> bool {
-        let Some(mount) = self.wishes else { return false };
+        let Some(mount) = self.wishes.filter(|mount| !self.deaf.contains(mount)) else { return false };
         if self.begun.values().flatten().any(|(dir, ..)| *dir == ino) {
             return false;
         }
@@ -135,6 +140,11 @@ impl FakeLeases {
         self.held.insert((mount, ino), number);
         self.stamp.0.push(Grant { ino, kind: LeaseKind::Shared, number });
         true
+    }
+
+    /// A mount asks for events.
+    pub fn listens(&mut self, mount: u64) {
+        self.deaf.remove(&mount);
     }
 
     /// What a mount uses no longer.

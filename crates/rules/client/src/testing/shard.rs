@@ -128,6 +128,9 @@ impl Shard {
             return Err(Status::BUSY.into());
         }
         self.grants(request);
+        if matches!(request, MetaRequest::Events(_)) {
+            self.leases.listens(mount);
+        }
         if let MetaRequest::Recalled(m) = request {
             self.leases.recalled(mount, m);
             return Ok(self.stamped(&Empty {}));

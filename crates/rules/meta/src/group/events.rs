@@ -234,6 +234,7 @@ impl<S: Store> Group<S> {
             let stamp = self.stamp_in_service(request.call.shard);
             return self.host.reply(request.reply_to, stamp, Err(refusal));
         }
+        self.host.leases.listens(request.peer.client);
         let (now, shard) = (self.host.now, request.call.shard);
         let until = now.plus(m.wait_ms.min(EVENTS_WAIT_MAX_MS));
         self.host.events.ask(request.peer.client, m.received, request.reply_to, shard, now, until);

@@ -196,6 +196,10 @@ impl Leases {
         let has_nothing = !self.has_any(client);
         let lapsed = self.times.asked(to, Asked { client, lapses, wishes }, has_nothing, now);
         if lapsed {
+            if self.recalls.oldest(client).is_some() {
+                // It talks, and perhaps cannot hear: lent something at once, it would have the next change wait as well.
+                self.times.listens(client, false);
+            }
             self.end_all(client);
         }
         lapsed
@@ -218,6 +222,11 @@ impl Leases {
     pub fn end_all(&mut self, client: ClientId) {
         self.holders.end_client(client);
         self.recalls.end_all(client);
+    }
+
+    /// Has anybody a lease of this shard, or has not confirmed that he uses it no longer?
+    pub fn has_of(&self, shard: ShardId) -> bool {
+        self.holders.has_of(shard) || self.recalls.has_of(shard)
     }
 
     /// A term of a shard ended: its leases go with it, and what waited for them has been answered.
@@ -266,11 +275,13 @@ impl Leases {
 
     /// May something be lent to the client? One that does not listen has everybody else wait for its time to be over. It need
     /// not before it has anything, unless that has happened just now.
-    pub fn may_lend(&mut self, client: ClientId, listens: bool) -> bool {
-        if listens {
-            self.times.listens(client);
-        }
-        listens || !(self.has_any(client) || self.times.is_deaf(client))
+    pub fn may_lend(&self, client: ClientId, listens: bool) -> bool {
+        !self.times.is_deaf(client) && (listens || !self.has_any(client))
+    }
+
+    /// The client asks what it is to hear.
+    pub fn listens(&mut self, client: ClientId) {
+        self.times.listens(client, true);
     }
 
     /// Knows may be given leases by the answer to this request.

@@ -55,6 +55,7 @@ impl Shard {
             dead_growths: BTreeSet::new(),
             holders: BTreeMap::new(),
             hold: None,
+            lease_row: None,
             writers: BTreeSet::new(),
             recover_later: Vec::new(),
             next_sweep: None,

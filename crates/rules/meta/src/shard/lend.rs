@@ -6,15 +6,16 @@ use super::run::Ran;
 use super::run::Tells;
 use super::trims::inode_in;
 use super::waits::For;
-use crate::command::{Holds, Internal};
+use crate::command::{Holds, Internal, SessionGone};
 use crate::ctx::{Dirs, Done};
 use crate::fail::corrupt;
 use crate::group::{Conflict, Host, Known, Knows, Request, Touched, touched};
 use crate::key::{self, Table};
-use crate::limit::CHANGED_PER_ANSWER;
+use crate::limit::{CHANGED_PER_ANSWER, LEASE_ROW_STAYS};
 use crate::near::Near;
 use crate::row::Inode;
 use crate::store::{Batch, Store, StoreError};
+use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{Attr, ClientId, Decode, Encode, Ino, Kind, Millis};
 use skep_wire::meta::{Grant, MetaRequest, Recalled, ShardStamp};
@@ -22,6 +23,15 @@ use skep_wire::{Empty, Refusal, Status};
 
 /// In the rows of holders it stands for whoever may have leases.
 pub(super) const ANYBODY: ClientId = ClientId(0);
+
+/// The row that there may be leases.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LeaseRow {
+    /// When somebody wished for some.
+    wished: Millis,
+    /// When it is looked whether it can go.
+    look_at: Millis,
+}
 
 /// The directories whose leases cover these.
 fn covers(rows: &dyn Store, inos: &[Ino], known: &Known<'_>) -> Result<Touched, StoreError> {
@@ -201,7 +211,18 @@ impl Shard {
         if host.load.waits < host.config.limits.waits / 2 {
             return None;
         }
-        let refusal = Refusal::with(Status::BUSY, "too many requests wait for mounts that do not answer");
+        let refusal = match self.hold {
+            None => Refusal::with(Status::BUSY, "too many requests wait for mounts that do not answer"),
+            Some(until) => Refusal::with(
+                Status::BUSY,
+                format!(
+                    "shard {} has begun to serve, and too many changes wait until no mount uses any more what it knows \
+                     from before; that is over in {} ms at most",
+                    self.id,
+                    until.since(host.now)
+                ),
+            ),
+        };
         Some(Ran::Refused(refusal, Dirs::default()))
     }
 
@@ -285,7 +306,38 @@ impl Shard {
             self.decide(host, &Internal::Holds(Holds { client: ANYBODY }))?;
             self.holders.insert(ANYBODY, self.last);
         }
+        self.is_wished(host);
         Ok(self.holders.get(&ANYBODY).is_some_and(|index| *index <= self.durable))
+    }
+
+    /// The row is there, and stays for a while.
+    fn is_wished<S: Store>(&mut self, host: &Host<S>) {
+        let look_at = host.now.plus(LEASE_ROW_STAYS * host.leases.hold_ms());
+        self.lease_row.get_or_insert(LeaseRow { wished: host.now, look_at }).wished = host.now;
+    }
+
+    /// When it is to be looked whether the row that there may be leases can go.
+    pub(super) fn lease_row_due(&self) -> Option<Millis> {
+        self.lease_row.filter(|_| self.serves).map(|row| row.look_at)
+    }
+
+    /// Nobody has wished for leases for a while, nobody has any, and what an earlier term lent is over: the row that there may
+    /// be some goes, so that the next term need not wait. Whoever wishes from now on has it written again, behind this record
+    /// in the log, and is lent nothing before that is durable.
+    pub(super) fn end_lease_row<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
+        let Some(row) = self.lease_row.filter(|row| self.serves && host.now >= row.look_at) else {
+            return Ok(());
+        };
+        let until = row.wished.plus(LEASE_ROW_STAYS * host.leases.hold_ms());
+        if host.now < until || self.hold.is_some() || host.leases.has_of(self.id) || host.holds_chores {
+            let look_at = until.max(host.now.plus(host.leases.hold_ms()));
+            self.lease_row = Some(LeaseRow { look_at, ..row });
+            return Ok(());
+        }
+        self.lease_row = None;
+        self.holders.remove(&ANYBODY);
+        // Of this client there is nothing else.
+        self.decide(host, &Internal::SessionGone(SessionGone { client: ANYBODY }))
     }
 
     /// The shard itself changes nothing that anybody may have a lease on.
@@ -301,6 +353,9 @@ impl Shard {
 
     /// A term begins: leases of the one before may be in use for a while.
     pub(super) fn hold_changes<S: Store>(&mut self, host: &Host<S>) {
+        if self.holders.contains_key(&ANYBODY) {
+            self.is_wished(host);
+        }
         if self.era_untold || self.holders.contains_key(&ANYBODY) {
             let from = if host.config.canary_holds_by_process { host.began } else { host.now };
             self.hold = Some(from.plus(host.leases.hold_ms())).filter(|until| *until > host.now);

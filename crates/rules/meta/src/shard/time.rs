@@ -25,6 +25,7 @@ impl Shard {
             self.renewal(),
             self.txns.deadline(),
             self.held_until(),
+            self.lease_row_due(),
             growth,
         ]
         .into_iter()
@@ -59,6 +60,7 @@ impl Shard {
         let now = host.now;
         self.end_waits(host);
         self.end_hold(host);
+        self.end_lease_row(host)?;
         self.tick_txns(host)?;
         let over = self.grace.expire(now);
         self.rescan_deletions(host)?;

@@ -1,7 +1,8 @@
 //! Tests of leases as a mount has them, over the fake cluster.
 
 use crate::testing::{
-    BOTH, Cluster, FakeLane, Fault, METAD, block_on, ear_beside, lane_beside, mount, mount_with, step,
+    BOTH, Cluster, FakeLane, Fault, METAD, METAD_2, block_on, ear_beside, lane_beside, mount, mount_with,
+    step,
 };
 use crate::{CreateHow, Limits, Opened};
 use alloc::collections::BTreeSet;
@@ -11,9 +12,9 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::pin::pin;
 use core::task::Poll;
-use skep_types::{Errno, Ino, Millis, ShardId, Term};
-use skep_wire::meta::{Create, Events, GetAttr, Lookup, Recalled, TermBegun};
-use skep_wire::{Message, Status};
+use skep_types::{Errno, Ino, LogIndex, Millis, ShardId, Term};
+use skep_wire::meta::{Create, Event, Events, GetAttr, Lookup, Recalled, Sync, TermBegun};
+use skep_wire::{Lead, Message, Status};
 
 pub const T: u64 = 4_000;
 const ROOT: Ino = Ino::ROOT;
@@ -105,12 +106,12 @@ fn confirmations_are_repeated() {
         assert!(believes(&cluster, &lane, ROOT), "nobody was passed over");
         listens(&ear);
         listens(&ear);
-        assert!(lane.shared.borrow().leases.nodes_to_hear().is_empty());
+        assert_eq!(lane.shared.borrow().leases.reports().count(), 0);
     }
 }
 
 /// Goal: while something is held events are asked for, and not for longer than that they renew; who asks for nothing lapses,
-/// says so, and its shard counts it no more. Who is silent for long is passed over.
+/// says so, once, and its shard counts it no more. Who is silent for long is passed over.
 #[test]
 fn events_renew_leases() {
     let cluster = cluster();
@@ -123,9 +124,11 @@ fn events_renew_leases() {
     let asked = cluster.borrow().count(Events::KIND);
     assert!(asked >= 5);
     cluster.borrow_mut().now += T;
-    assert!(!believes(&cluster, &lane, ROOT) && lane.shared.borrow().nodes_to_ask().is_empty());
-    listens(&ear);
-    assert_eq!(cluster.borrow().count(Events::KIND), asked, "nothing is held");
+    assert!(!believes(&cluster, &lane, ROOT));
+    assert_eq!(lane.shared.borrow().nodes_to_ask(), [METAD], "it may have been passed over");
+    (0..3).for_each(|_| listens(&ear));
+    assert_eq!(cluster.borrow().count(Events::KIND), asked + 1, "nothing is held");
+    assert!(cluster.borrow().shard.leases.held.is_empty(), "it was told");
     assert_eq!(block_on(lane.lookup(ROOT, b"f")), Err(Errno::ENOENT));
     assert_eq!(cluster.borrow().shard.leases.lapses.values().max(), Some(&1));
     assert!(believes(&cluster, &lane, ROOT));
@@ -302,4 +305,171 @@ fn a_short_term_is_renewed_in_time() {
     cluster.borrow_mut().shard.gives_leases(40_000);
     block_on(lane.lookup(ROOT, b"f")).unwrap_err();
     assert_eq!(lane.shared.borrow().leases.patience(METAD), 1_000);
+}
+
+/// Goal: who was passed over is lent nothing before it listens, and listens at once and once, though it holds nothing; who
+/// hears is called for that, and does not wait for events.
+#[test]
+fn who_was_passed_over_listens_again() {
+    let cluster = cluster();
+    let ((lane, _), plain) = (holder(&cluster), mount(&cluster));
+    block_on(make(&plain, b"f")).unwrap();
+    assert!(cluster.borrow().now > T, "it waited for the silent one");
+    let bells = cluster.borrow().bells;
+    block_on(lane.getattr(ROOT)).unwrap();
+    assert!(!believes(&cluster, &lane, ROOT) && cluster.borrow().bells > bells);
+    assert_eq!(lane.shared.borrow().nodes_to_hear().into_iter().collect::<Vec<_>>(), [METAD]);
+    let (ear, asked) = (ear_beside(&cluster, &lane), cluster.borrow().count(Events::KIND));
+    assert_eq!(lane.shared.borrow().patience_of_ear(METAD, 1_000), 0);
+    block_on(ear.hear(METAD, 1_000)).unwrap();
+    assert_eq!(cluster.borrow().count(Events::KIND), asked + 1);
+    assert!(lane.shared.borrow().nodes_to_hear().is_empty());
+    block_on(lane.getattr(ROOT)).unwrap();
+    assert!(believes(&cluster, &lane, ROOT));
+    assert_eq!(lane.shared.borrow().patience_of_ear(METAD, 9_000), 1_000);
+}
+
+/// Goal: a mount that cannot hear asks for no leases, be it that its questions are lost, refused, or cannot be read: nobody
+/// waits for it. It goes on trying, and has some again when it can.
+#[test]
+fn who_cannot_hear_wishes_for_nothing() {
+    for fault in [Fault::LoseAnswer, Fault::Unreachable, Fault::Refuse(Status::NOT_READY), Fault::Garble] {
+        let cluster = cluster();
+        let ((lane, ear), plain) = (holder(&cluster), mount(&cluster));
+        cluster.borrow_mut().fail(Events::KIND, &[fault; 2]);
+        listens(&ear);
+        cluster.borrow_mut().now += 2 * T;
+        block_on(lane.getattr(ROOT)).unwrap();
+        assert!(!believes(&cluster, &lane, ROOT) && cluster.borrow().shard.leases.held.is_empty());
+        let now = cluster.borrow().now;
+        block_on(make(&plain, b"f")).unwrap();
+        assert!(cluster.borrow().now < now + 100, "{fault:?}: it waited");
+        listens(&ear);
+        assert_eq!(lane.shared.borrow().nodes_to_ask(), [METAD]);
+        listens(&ear);
+        block_on(lane.getattr(ROOT)).unwrap();
+        assert!(believes(&cluster, &lane, ROOT), "{fault:?}");
+    }
+}
+
+/// Goal: what a shard is to hear goes to the leader that lent it, and to no other: a new one has lent nothing, and who only
+/// hears waits for none but its own.
+#[test]
+fn reports_go_to_who_lent() {
+    let cluster = cluster();
+    let (lane, _) = holder(&cluster);
+    lane.shared.borrow_mut().leases.give_back(ROOT);
+    let moves = |node, epoch| {
+        let seat = Lead { node, epoch };
+        let told = (seat, cluster.borrow().told.1);
+        let mut cluster = cluster.borrow_mut();
+        (cluster.seat, cluster.told) = (seat, told);
+    };
+    moves(METAD_2, 2);
+    assert!(block_on(lane.refresh_map()));
+    let reports = cluster.borrow().count(Recalled::KIND);
+    assert!(lane.shared.borrow().nodes_to_hear().is_empty(), "there is nobody to tell");
+    let _ = block_on(ear_beside(&cluster, &lane).hear(METAD, 0));
+    assert_eq!(cluster.borrow().count(Recalled::KIND), reports);
+    moves(METAD, 3);
+    assert!(block_on(lane.refresh_map()));
+    block_on(ear_beside(&cluster, &lane).hear(METAD, 0)).unwrap();
+    assert_eq!(cluster.borrow().count(Recalled::KIND), reports + 1);
+    assert!(cluster.borrow().shard.leases.held.is_empty());
+}
+
+/// Goal: a lease of which the mount never heard, for its answer was lost or cannot be read, has nobody wait: who holds nothing
+/// says so at once, be the request given up or not.
+#[test]
+fn a_lost_lease_has_nobody_wait() {
+    for fault in [Fault::LoseAnswer, Fault::Garble] {
+        let cluster = cluster();
+        let (lane, plain) = (mount_with(&cluster, leased()), mount(&cluster));
+        block_on(lane.getattr(ROOT)).unwrap();
+        block_on(lane.housekeeping());
+        let ear = ear_beside(&cluster, &lane);
+        {
+            let mut cluster = cluster.borrow_mut();
+            cluster.cancelled = true;
+            cluster.fail(GetAttr::KIND, &[fault]);
+        }
+        let bells = cluster.borrow().bells;
+        assert!(block_on(lane.getattr(ROOT)).is_err());
+        cluster.borrow_mut().cancelled = false;
+        assert!(cluster.borrow().shard.leases.held.len() == 1 && cluster.borrow().bells > bells);
+        assert!(lane.shared.borrow().nodes_to_hear().contains(&METAD));
+        block_on(ear.hear(METAD, 1_000)).unwrap();
+        assert!(lane.shared.borrow().nodes_to_hear().is_empty());
+        block_on(make(&plain, b"f")).unwrap();
+        assert!(cluster.borrow().now < 100, "{fault:?}: it waited");
+        block_on(lane.getattr(ROOT)).unwrap();
+        assert!(believes(&cluster, &lane, ROOT));
+    }
+}
+
+/// Goal: what housekeeping hears of leases is not left lying: who has a connection for that is called.
+#[test]
+fn what_housekeeping_hears_rings() {
+    let cluster = cluster();
+    let lane = mount_with(&cluster, leased());
+    block_on(lane.getattr(ROOT)).unwrap();
+    block_on(lane.housekeeping());
+    block_on(ear_beside(&cluster, &lane).hear(METAD, 0)).unwrap();
+    assert!(lane.shared.borrow().nodes_to_ask().is_empty());
+    {
+        let cluster = &mut *cluster.borrow_mut();
+        cluster.now += 20_000;
+        let event = cluster.shard.leases.recall_all(1, ROOT);
+        cluster.shard.locks.tell(1, event);
+    }
+    let bells = cluster.borrow().bells;
+    block_on(lane.housekeeping());
+    assert!(cluster.borrow().bells > bells);
+    assert!(lane.shared.borrow().nodes_to_hear().contains(&METAD));
+    block_on(ear_beside(&cluster, &lane).hear(METAD, 0)).unwrap();
+    assert!(
+        cluster.borrow().shard.leases.waits.is_empty() && lane.shared.borrow().nodes_to_hear().is_empty()
+    );
+}
+
+/// Goal: what has ended is freed as time goes, by answers and by housekeeping, also if nothing is learned any more.
+#[test]
+fn what_ended_is_freed_in_time() {
+    let cluster = cluster();
+    let (lane, _) = holder(&cluster);
+    let plenty = |shared: &mut crate::Shared| {
+        for at in 0..2_000_u32 {
+            shared.names.put_name((ROOT, 0), &at.to_be_bytes(), None, LogIndex(1));
+        }
+        shared.all_lapses(false);
+        assert_eq!((shared.names.bytes(), shared.names.spent()), (0, 1));
+    };
+    plenty(&mut lane.shared.borrow_mut());
+    block_on(lane.housekeeping());
+    assert_eq!(lane.shared.borrow().names.spent(), 0);
+    plenty(&mut lane.shared.borrow_mut());
+    for _ in 0..2_000 / 32 + 3 {
+        block_on(lane.ask(ShardId(0), &Sync { term: Term(1), index: LogIndex(0) })).unwrap();
+    }
+    assert_eq!(lane.shared.borrow().names.spent(), 0);
+}
+
+/// Goal: an ACL of an entry is asked for again when its directory is taken back as a whole, or everything has lapsed.
+#[test]
+fn acls_of_entries_go_with_their_directory() {
+    for lapses in [false, true] {
+        let cluster = cluster();
+        let (lane, _) = holder(&cluster);
+        let (shared, ino, now) = (&mut *lane.shared.borrow_mut(), Ino::new(ShardId(0), 9), Millis(1));
+        assert!(shared.acls.ask(ino, now).is_err());
+        (0..3).for_each(|_| shared.acls.seen(ino, 5, now));
+        shared.acls.got(ino, 5, None);
+        assert_eq!(shared.acls.ask(ino, now), Ok(None));
+        let Event::Recall(recall) = cluster.borrow_mut().shard.leases.recall_all(1, ROOT) else { panic!() };
+        match lapses {
+            true => shared.all_lapses(false),
+            false => shared.recalled(&recall, METAD),
+        }
+        assert!(shared.acls.ask(ino, now).is_err());
+    }
 }

@@ -109,11 +109,11 @@ fn recalls_overtake_grants() {
     leases.recalled(&recall(ino(1), 9, RecallKind::Everything), NODE);
     asks(&mut leases, 3, &[(ino(1), 10)]);
     assert!(leases.keeps(ino(1), &told, Millis(3)).is_none(), "of a lease that has ended");
-    let [(shard, report)] = leases.take_reports(NODE).try_into().unwrap();
+    let [(shard, report)] = leases.take_reports(NODE, |_| true).try_into().unwrap();
     assert_eq!((shard, &report.confirmed[..], report.anew), (SHARD, &[5, 7, 9][..], Some(true)));
     leases.report_again(SHARD, report.clone());
-    assert_eq!(leases.take_reports(NODE), [(SHARD, report)]);
-    assert_eq!(leases.take_reports(NODE), []);
+    assert_eq!(leases.take_reports(NODE, |_| true), [(SHARD, report)]);
+    assert_eq!(leases.take_reports(NODE, |_| true), []);
 }
 
 /// Goal: too many recalls beside a request that hangs refuse all older grants to what was asked before, and none to others.
@@ -146,10 +146,10 @@ fn terms_and_lives_end_leases() {
         assert!(believes(leases, ino(1), 10) && believes(leases, there, 10));
     };
     hold(&mut leases, 1);
-    leases.take_reports(NODE);
+    leases.take_reports(NODE, |_| true);
     assert!(leases.term_is(SHARD, Term(2), NODE));
     assert!(!believes(&mut leases, ino(1), 11) && believes(&mut leases, there, 11));
-    let [(SHARD, report)] = &leases.take_reports(NODE)[..] else { panic!() };
+    let [(SHARD, report)] = &leases.take_reports(NODE, |_| true)[..] else { panic!() };
     assert_eq!((report.term, report.anew), (Term(2), Some(true)));
     assert!(!leases.recalled(&recall(ino(1), 9, RecallKind::Everything), NODE), "of the term before");
     assert_eq!(sends(&mut leases, 11).lapses, 0, "the others go on");
@@ -178,13 +178,13 @@ fn terms_and_lives_end_leases() {
 fn leases_are_given_back() {
     let mut leases = Leases::default();
     asks(&mut leases, 1, &[(ino(1), 3), (ino(2), 4)]);
-    leases.take_reports(NODE);
+    leases.take_reports(NODE, |_| true);
     let slow = sends(&mut leases, 1);
     leases.give_back(ino(1));
     leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 2)], 0), Millis(1));
     assert!(!believes(&mut leases, ino(1), 1) && believes(&mut leases, ino(2), 1));
-    let [(_, report)] = leases.take_reports(NODE).try_into().unwrap();
-    assert_eq!((report.back, report.confirmed, report.anew), (vec![(ino(1), 3)], vec![], None));
+    let [(_, report)] = leases.take_reports(NODE, |_| true).try_into().unwrap();
+    assert_eq!((report.back, report.confirmed, report.anew), (vec![(ino(1), 3), (ino(1), 2)], vec![], None));
     asks(&mut leases, 1, &[(ino(1), 5)]);
     assert!(believes(&mut leases, ino(1), 1));
     leases.session_ended();
@@ -304,4 +304,101 @@ fn a_server_that_renews_nothing_is_asked_to_begin_anew() {
     answer(&mut leases, &late, &silent, 6_110);
     assert!(!believes(&mut leases, ino(1), 6_120));
     assert_eq!(sends(&mut leases, 6_130).lapses, 2);
+}
+
+/// Goal: a grant that is not believed is given back, be it too old or too late, and so is what a shard takes back that is not
+/// held: it would have others wait. What is held by a newer grant stays.
+#[test]
+fn what_is_not_believed_is_given_back() {
+    let back = |leases: &mut Leases| {
+        let reports = leases.take_reports(NODE, |_| true);
+        reports.into_iter().flat_map(|(_, report)| report.back).collect::<Vec<_>>()
+    };
+    let mut leases = Leases::default();
+    let (slow, slower) = (sends(&mut leases, 0), sends(&mut leases, 0));
+    leases.recalled(&recall(ino(1), 5, RecallKind::Name), NODE);
+    assert_eq!(back(&mut leases), [(ino(1), 5)]);
+    leases.take_news();
+    leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 4), (ino(2), 3)], 0), Millis(1));
+    assert!(leases.take_news());
+    assert_eq!(back(&mut leases), [(ino(1), 4)]);
+    leases.recalled(&recall(ino(2), 6, RecallKind::Name), NODE);
+    assert_eq!(back(&mut leases), [], "it is held");
+    asks(&mut leases, 3_900, &[]);
+    leases.answered(&source(1, 1), &slower, &stamp(&[(ino(3), 7)], 0), Millis(4_050));
+    assert!(!believes(&mut leases, ino(3), 4_050) && believes(&mut leases, ino(2), 4_050));
+    assert_eq!(back(&mut leases), [(ino(3), 7)]);
+}
+
+/// Goal: when the answer to a wish was lost the mount goes on hearing while it holds something, and says that all has lapsed as
+/// soon as it holds nothing; once.
+#[test]
+fn what_was_lost_ends_with_the_last_lease() {
+    for ends in [
+        |leases: &mut Leases| assert!(leases.recalled(&recall(ino(1), 5, RecallKind::Everything), NODE)),
+        |leases: &mut Leases| leases.give_back(ino(1)),
+    ] {
+        let mut leases = Leases::default();
+        asks(&mut leases, 1, &[(ino(1), 1)]);
+        let (lost, silent) = (sends(&mut leases, 2), leases.sends(NODE, SHARD, Millis(2), false));
+        leases.is_lost(NODE, &silent);
+        leases.is_lost(NODE, &lost);
+        assert!(believes(&mut leases, ino(1), 3) && leases.asks(NODE) && !leases.asks_once(NODE));
+        ends(&mut leases);
+        assert!(leases.asks_once(NODE));
+        let asked = leases.sends(NODE, SHARD, Millis(3), false);
+        assert_eq!(asked.lapses, 1);
+        leases.heard(NODE, &lost, true);
+        assert!(leases.asks(NODE), "that was asked before");
+        leases.heard(NODE, &asked, true);
+        assert!(!leases.asks(NODE));
+        leases.is_lost(NODE, &lost);
+        assert_eq!(sends(&mut leases, 4).lapses, 1, "that one counts no more");
+    }
+}
+
+/// Goal: whatever ends all leases of a server has one of its shards hear of it, and the server asked for events once, if it
+/// lends; one that lends nothing is not asked. A mount that ends asks nobody.
+#[test]
+fn shards_hear_of_each_lapse() {
+    let holds = || {
+        let mut leases = Leases::default();
+        asks(&mut leases, 1, &[(ino(1), 1)]);
+        leases.take_reports(NODE, |_| true);
+        leases.take_news();
+        leases
+    };
+    for ends in [
+        |leases: &mut Leases| leases.forget_shard(SHARD),
+        |leases: &mut Leases| leases.all_lapse(false),
+        |leases: &mut Leases| assert_eq!(leases.believes(ino(1), Millis(9_000)), None),
+    ] {
+        let mut leases = holds();
+        ends(&mut leases);
+        assert!(leases.asks_once(NODE) && leases.take_news());
+        let [(SHARD, report)] = &leases.take_reports(NODE, |_| true)[..] else { panic!() };
+        assert_eq!(report.anew, Some(true));
+    }
+    let mut leases = holds();
+    leases.all_lapse(true);
+    assert!(!leases.asks(NODE) && leases.reports().count() == 1);
+    let mut leases = Leases::default();
+    let unrenewed = ShardStamp::new(Term(1), LogIndex(1), LogIndex(1));
+    for now in [5_000, 7_000, 9_000] {
+        let sent = sends(&mut leases, now);
+        leases.answered(&source(1, 1), &sent, &unrenewed, Millis(now));
+    }
+    assert!(!leases.asks(NODE));
+}
+
+/// Goal: nothing is wished for where the last question for events failed.
+#[test]
+fn who_hears_nothing_wishes_for_nothing() {
+    let mut leases = Leases::default();
+    let first = sends(&mut leases, 1);
+    leases.heard(NODE, &first, false);
+    assert!(leases.asks(NODE) && leases.take_news() && first.wishes && !sends(&mut leases, 2).wishes);
+    assert!(leases.sends(NodeId(2), ShardId(4), Millis(2), true).wishes, "of another one");
+    leases.heard(NODE, &first, true);
+    assert!(!leases.asks(NODE) && sends(&mut leases, 2).wishes);
 }

@@ -90,6 +90,8 @@ impl Bed {
                 if let Some((source, sent, stamp)) = Self::take(&mut self.rng, &mut self.answers) {
                     if self.rng.below(8) > 0 {
                         self.leases.answered(&source, &sent, &stamp, Millis(self.now));
+                    } else {
+                        self.leases.is_lost(NODE, &sent);
                     }
                     self.leases.is_over(source.shard, &sent);
                 }
@@ -100,7 +102,7 @@ impl Bed {
                 }
             }
             19 => {
-                for (shard, report) in self.leases.take_reports(NODE) {
+                for (shard, report) in self.leases.take_reports(NODE, |_| true) {
                     let server = &mut self.shards[usize::from(shard.0)];
                     for number in report.confirmed.into_iter().filter(|_| report.term == Term(server.term)) {
                         server.waits.remove(&number);

@@ -50,6 +50,11 @@ impl Holders {
         self.by_client.keys().copied()
     }
 
+    /// Has anybody any of this shard?
+    pub fn has_of(&self, shard: ShardId) -> bool {
+        self.by_shard.contains_key(&shard)
+    }
+
     /// How many a client has.
     pub fn count_of(&self, client: ClientId) -> usize {
         self.by_client.get(&client).map_or(0, |of| of.count)

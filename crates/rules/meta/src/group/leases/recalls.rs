@@ -145,6 +145,11 @@ impl Recalls {
         self.told.range(all).next().map(|(_, told)| told.at)
     }
 
+    /// Is any out of this shard?
+    pub fn has_of(&self, shard: ShardId) -> bool {
+        self.told.values().any(|told| told.ino.shard() == shard)
+    }
+
     /// Those who have not confirmed all.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.told.keys().map(|(client, _)| *client)

@@ -170,8 +170,13 @@ fn who_is_silent_is_passed_over() {
     table.leases.confirmed(ClientId(2), told[0].1.number);
     assert_eq!(table.ask(2, dir(7)), (None, false));
     table.lapses[2] = 1;
-    assert!(!table.leases.may_lend(ClientId(2), false), "he might not listen again");
-    assert!(table.leases.may_lend(ClientId(2), true) && table.leases.may_lend(ClientId(2), false));
+    table.leases.listens(ClientId(7));
+    assert!(
+        ![false, true].iter().any(|listens| table.leases.may_lend(ClientId(2), *listens)),
+        "he might not hear"
+    );
+    table.leases.listens(ClientId(2));
+    assert!(table.leases.may_lend(ClientId(2), false));
     assert!(matches!(table.ask(2, dir(7)), (Some(_), true)));
     assert!(!table.leases.may_lend(ClientId(2), false), "he has something, and does not listen");
     table.lapses[2] = 0;
@@ -204,6 +209,28 @@ fn who_does_not_confirm_is_not_renewed() {
     assert!(!table.ask(2, dir(7)).1);
     table.leases.confirmed(ClientId(2), told[0].1.number);
     assert!(table.ask(2, dir(7)).1, "in time");
+}
+
+/// Goal: who says that all has lapsed, while it was told to drop something and has not confirmed that, is lent nothing before it
+/// listens: it talks, and may be unable to hear. Who lapses with nothing to confirm is.
+#[test]
+fn who_lapses_over_a_recall_listens_first() {
+    let mut table = Table::new();
+    let may_lend = |table: &Table| table.leases.may_lend(ClientId(2), false);
+    for told in [false, true] {
+        table.ask(2, dir(7)).0.unwrap();
+        let wait = if told { table.recall(100, 1, &[(dir(7), What::Attributes)]).0 } else { None };
+        table.lapses[2] += 1;
+        assert!(table.ended_of(2).is_some());
+        let over: Vec<(ShardId, u64)> = wait.into_iter().map(|wait| (SHARD, wait)).collect();
+        assert_eq!((table.leases.take_over(), may_lend(&table)), (over, !told));
+        table.leases.release(100);
+    }
+    table.lapses[2] += 1;
+    assert!(table.ended_of(2).is_some() && !may_lend(&table), "it has not listened since");
+    table.leases.listens(ClientId(2));
+    assert!(may_lend(&table));
+    table.leases.check();
 }
 
 /// Goal: with the end of a term its leases are gone, and renewals say that one has ended.

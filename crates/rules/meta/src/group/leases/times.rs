@@ -19,7 +19,7 @@ struct Heard {
     lapses: u64,
     /// It was silent for too long since it told that.
     over: bool,
-    /// And was not heard to listen since.
+    /// Nor was it heard to listen since; or it did not hear what was taken back, and lapsed over that.
     deaf: bool,
     /// Which ended term it had leases of last: nothing else of that is in its renewals.
     ended: u64,
@@ -92,14 +92,15 @@ impl Times {
         self.counts(to).filter(|asked| asked.wishes).map(|asked| asked.client)
     }
 
-    /// Was it silent for too long, and not heard to listen since?
+    /// Was it silent for too long, or did it not hear what it was told, and was it not heard to listen since?
     pub fn is_deaf(&self, client: ClientId) -> bool {
         self.heard.get(&client).is_some_and(|heard| heard.deaf)
     }
 
-    pub fn listens(&mut self, client: ClientId) {
+    /// It asks what it is to hear, or it did not hear what it was told.
+    pub fn listens(&mut self, client: ClientId, listens: bool) {
         if let Some(heard) = self.heard.get_mut(&client) {
-            heard.deaf = false;
+            heard.deaf = !listens;
         }
     }
 

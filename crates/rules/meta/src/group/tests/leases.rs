@@ -1,6 +1,7 @@
 //! Leases on directories: what answers lend, and what changes take back before they happen.
 
 mod cover;
+mod rows;
 
 use crate::testing::*;
 use crate::*;
@@ -274,6 +275,30 @@ fn a_silent_mount_holds_a_change_up_for_a_term() {
     let asked = bed.send(THIRD, find(dir, "old"));
     assert_eq!(granted(&bed, asked), [dir], "it has dropped everything");
     bed.check();
+}
+
+/// Goal: who was passed over, or lapsed over a recall, is lent nothing before it asks for events; having asked once it is, however
+/// long it makes a pause.
+#[test]
+fn who_did_not_hear_is_lent_nothing_before_it_listens() {
+    for passed_over in [true, false] {
+        let (mut bed, _, mut other, dir) = bed();
+        let asked = bed.send(OTHER, find(dir, "old"));
+        assert_eq!(granted(&bed, asked), [dir]);
+        let to = bed.send(ME, create(dir, "new"));
+        if passed_over {
+            bed.tick(PATIENCE);
+        }
+        bed.wishes.insert(2, 1);
+        let asked = bed.send(OTHER, find(dir, "old"));
+        assert!(granted(&bed, asked).is_empty() && bed.replies[&asked].0.renews.is_some());
+        assert!(bed.replies[&to].1.is_ok());
+        other.ask(&mut bed);
+        bed.tick(3_000);
+        let asked = bed.send(OTHER, find(dir, "old"));
+        assert_eq!(granted(&bed, asked), [dir], "passed over: {passed_over}");
+        bed.check();
+    }
 }
 
 /// Goal: who gives up, or waits for too long, changes nothing, and is in nobody's way.

@@ -1,0 +1,115 @@
+//! Which servers a mount asks what they take back, what it tells them, and what is done so that no shard counts a lease of which
+//! the mount does not know: others would wait for it.
+
+use super::{ANEW_MS, Leases, Sent};
+use crate::limits::EVENTS_HELD_MS;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use skep_types::{Millis, NodeId, ShardId};
+use skep_wire::meta::Recalled;
+
+impl Leases {
+    /// An answer to `sent` was lost, or nobody can read it.
+    pub fn is_lost(&mut self, node: NodeId, sent: &Sent) {
+        let group = self.groups.entry(node).or_default();
+        if sent.wishes && !self.is_over && sent.lapses == group.lapses {
+            group.has_lost = true;
+            self.nothing_unknown_stays(node);
+        }
+    }
+
+    /// What was lent by an answer that was lost is heard of while something is held, when it is taken back. Who holds nothing
+    /// says that all has lapsed: nobody is to wait for what this mount does not know of.
+    pub(super) fn nothing_unknown_stays(&mut self, node: NodeId) {
+        if self.groups.get(&node).is_some_and(|group| group.has_lost) && !self.holds(node) {
+            self.lapse(node);
+            self.is_to_ask(node);
+        }
+    }
+
+    /// A question for events, `sent` to `node`, was answered, or was not.
+    pub fn heard(&mut self, node: NodeId, sent: &Sent, ok: bool) {
+        let group = self.groups.entry(node).or_default();
+        group.is_deaf = !ok;
+        if !ok {
+            self.is_to_ask(node);
+        } else if sent.lapses == group.lapses {
+            group.is_to_ask = false;
+        }
+    }
+
+    pub(super) fn is_to_ask(&mut self, node: NodeId) {
+        if !self.is_over {
+            let group = self.groups.entry(node).or_default();
+            self.news |= !core::mem::replace(&mut group.is_to_ask, true);
+        }
+    }
+
+    /// Is there something to hear or to tell since the last look at this that was not there before?
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.news)
+    }
+
+    /// An answer renews nothing. The server may have passed this mount over, for a lease whose answer was lost: then it renews
+    /// nothing before it hears that all has lapsed. (Or it lends nothing at all.)
+    pub(super) fn is_not_renewed(&mut self, node: NodeId, sent: &Sent, now: Millis) {
+        let group = self.groups.entry(node).or_default();
+        if sent.lapses == group.lapses && now >= group.asked_anew.plus(ANEW_MS) {
+            group.asked_anew = now;
+            self.lapse(node);
+        }
+    }
+
+    /// An answer of `node` to who waits for events may wait no longer than this, or what it renews comes too late.
+    pub fn patience(&self, node: NodeId) -> u64 {
+        let ms = self.groups.get(&node).map_or(0, |group| group.ms);
+        if ms == 0 { EVENTS_HELD_MS } else { (ms / 4).clamp(1, EVENTS_HELD_MS) }
+    }
+
+    /// Servers of which something is held, or that are to hear something.
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        let shards = self.shards.values();
+        shards.filter(|of| !of.held.is_empty() || of.has_report()).map(|of| of.node).collect()
+    }
+
+    /// Is `node` to be asked for events: because something of it is held, or once?
+    pub fn asks(&self, node: NodeId) -> bool {
+        self.asks_once(node) || self.holds(node)
+    }
+
+    /// Is it to be asked to learn that this mount listens? That is not waited for.
+    pub fn asks_once(&self, node: NodeId) -> bool {
+        self.groups.get(&node).is_some_and(|group| group.is_to_ask)
+    }
+
+    /// Those of [`Leases::asks`].
+    pub fn nodes_asked(&self) -> BTreeSet<NodeId> {
+        let held = self.shards.values().filter(|of| !of.held.is_empty()).map(|of| of.node);
+        let once = self.groups.iter().filter(|(_, group)| group.is_to_ask).map(|(node, _)| *node);
+        held.chain(once).collect()
+    }
+
+    /// Shards that are to hear something, each with the server that it was on.
+    pub fn reports(&self) -> impl Iterator<Item = (ShardId, NodeId)> + '_ {
+        self.shards.iter().filter(|(_, of)| of.has_report()).map(|(shard, of)| (*shard, of.node))
+    }
+
+    /// What shards of `node` are to hear, of those that it `leads`.
+    pub fn take_reports(
+        &mut self,
+        node: NodeId,
+        leads: impl Fn(ShardId) -> bool,
+    ) -> Vec<(ShardId, Recalled)> {
+        let of_node =
+            self.shards.iter_mut().filter(|(shard, of)| of.node == node && of.has_report() && leads(**shard));
+        of_node.map(|(shard, of)| (*shard, of.take_report())).collect()
+    }
+
+    /// They have not heard it, as far as is known.
+    pub fn report_again(&mut self, shard: ShardId, report: Recalled) {
+        let Some(of) = self.shards.get_mut(&shard).filter(|of| of.term == report.term) else { return };
+        of.unconfirmed.extend(report.confirmed);
+        report.back.into_iter().rev().for_each(|back| of.back.push_front(back));
+        of.is_to_hear |= report.anew == Some(true);
+    }
+}
