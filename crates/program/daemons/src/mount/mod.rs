@@ -1,7 +1,7 @@
 //! `skep mount`: the FUSE client. Threads of the transport: those that serve /dev/fuse have a lane of the
 //! client core with blocking links each, those with queues of `io_uring` many lanes that share the thread's
 //! links. One thread for housekeeping, one that renews the session, one that makes closed files durable, one that hears what
-//! shards take back, where leases are asked for, one that unmounts on a signal.
+//! metadata servers tell, one that unmounts on a signal.
 
 mod background;
 mod callers;
@@ -48,7 +48,6 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -164,13 +163,14 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let renewer = thread("renewal", move || by_itself(&renewing, |lane| drive(lane.keep_alive())))?;
     let (watched, watched_hands) = (target.clone(), hands.clone());
     let watch = thread("stop", move || unmount_when_told(&stop, &mounted, &watched, &watched_hands))?;
-    let hearing = hear(&hands, &served)?;
+    let (hearing, keeping) = (hands.clone(), served.keeper());
+    let hearer = thread("events", move || recalls::hear(&hearing, &keeping))?;
     let ended = device.run(&served).map_err(|e| e.to_string());
     hands.end();
     pages.end();
     renewer.thread().unpark();
     syncer.thread().unpark();
-    for thread in [housekeeper, renewer, syncer, watch].into_iter().chain(hearing) {
+    for thread in [housekeeper, renewer, syncer, watch, hearer] {
         if thread.join().is_err() {
             return Err("a thread ended badly".to_owned());
         }
@@ -202,16 +202,6 @@ fn limits(config: &MountConfig) -> Limits {
         },
     };
     Limits { retry_ms, leases, cache_bytes, ..Limits::default() }
-}
-
-/// Hears what servers take back, if anything is to be lent to this mount.
-fn hear(hands: &Arc<Hands>, served: &Served) -> Result<Option<JoinHandle<()>>, String> {
-    if !hands.shared.with(|s| s.limits.leases) {
-        return Ok(None);
-    }
-    hands.hears.store(true, Ordering::SeqCst);
-    let (hands, keeper) = (hands.clone(), served.keeper());
-    thread("recalls", move || recalls::hear(&hands, &keeper)).map(Some)
 }
 
 /// SIGTERM when this process ends, which is its parent.

@@ -3,7 +3,7 @@
 use super::shard::Shard;
 use super::target::Targets;
 use crate::port::{Answer, Call, MGMTD, Outcome, Port};
-use crate::state::{Mounting, Shared};
+use crate::state::{Ended, Mounting, Shared};
 use crate::{Lane, Limits};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -421,6 +421,12 @@ pub fn lane_beside(cluster: &Rc<RefCell<Cluster>>, lane: &FakeLane) -> FakeLane 
 pub fn ear_beside(cluster: &Rc<RefCell<Cluster>>, lane: &FakeLane) -> FakeLane {
     let port = FakePort { cluster: cluster.clone(), mount: lane.port().mount };
     Lane::that_hears(lane.shared.clone(), port)
+}
+
+/// Hears what `node` has to tell, and does what that leads to for waits: those that ended.
+pub async fn heard(lane: &FakeLane, node: NodeId, wait_ms: u64) -> Vec<Ended> {
+    let _ = lane.hear(node, wait_ms).await;
+    lane.tend_waits(node).await.0
 }
 
 /// Polls once: the operation goes on until it waits for the next answer.

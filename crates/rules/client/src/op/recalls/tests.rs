@@ -1,7 +1,7 @@
 //! Tests of leases as a mount has them, over the fake cluster.
 
 use crate::testing::{
-    BOTH, Cluster, FakeLane, Fault, METAD, block_on, ear_beside, lane_beside, mount, mount_with, step,
+    BOTH, Cluster, FakeLane, Fault, METAD, block_on, ear_beside, heard, lane_beside, mount, mount_with, step,
 };
 use crate::{CreateHow, Limits, Opened};
 use alloc::collections::BTreeSet;
@@ -48,7 +48,7 @@ fn believes(cluster: &RefCell<Cluster>, lane: &FakeLane, ino: Ino) -> bool {
 
 /// Hears what its server has to tell.
 pub fn listens(lane: &FakeLane) {
-    let _ = block_on(lane.events(METAD, 0));
+    let _ = block_on(heard(lane, METAD, 0));
 }
 
 pub async fn make(lane: &FakeLane, name: &[u8]) -> Result<Opened, Errno> {
@@ -75,7 +75,7 @@ fn a_change_waits_for_holders() {
     let ((lane, ear), plain) = (holder(&cluster), mount(&cluster));
     assert_eq!(block_on(lane.lookup(ROOT, b"f")), Err(Errno::ENOENT));
     assert!(believes(&cluster, &lane, ROOT) && cluster.borrow().shard.leases.held.len() == 1);
-    assert_eq!(lane.shared.borrow().nodes_to_ask(), [METAD]);
+    assert_eq!(lane.shared.borrow().nodes_to_hear(), [METAD].into());
     block_on(plain.lookup(ROOT, b"f")).unwrap_err();
     assert_eq!(cluster.borrow().shard.leases.held.len(), 1);
     let reports = cluster.borrow().count(Recalled::KIND);
@@ -91,7 +91,7 @@ fn a_change_waits_for_holders() {
     }
     listens(&ear);
     assert!(!believes(&cluster, &lane, ROOT) && cluster.borrow().shard.leases.waits.is_empty());
-    assert!(lane.shared.borrow().nodes_to_ask().is_empty());
+    assert!(lane.shared.borrow().nodes_to_hear().is_empty());
 }
 
 /// Goal: a confirmation that is lost on the way is said again, whichever way it was lost.
@@ -123,7 +123,7 @@ fn events_renew_leases() {
     let asked = cluster.borrow().count(Events::KIND);
     assert!(asked >= 5);
     cluster.borrow_mut().now += T;
-    assert!(!believes(&cluster, &lane, ROOT) && lane.shared.borrow().nodes_to_ask().is_empty());
+    assert!(!believes(&cluster, &lane, ROOT) && lane.shared.borrow().nodes_to_hear().is_empty());
     listens(&ear);
     assert_eq!(cluster.borrow().count(Events::KIND), asked, "nothing is held");
     assert_eq!(block_on(lane.lookup(ROOT, b"f")), Err(Errno::ENOENT));
@@ -267,12 +267,12 @@ fn who_ends_or_stood_still_keeps_nobody_waiting() {
             true => block_on(lane.give_up_leases()),
             false => {
                 lane.shared.borrow_mut().all_lapses(false);
-                assert_eq!(lane.shared.borrow().nodes_to_ask(), [METAD], "it is to say so");
+                assert_eq!(lane.shared.borrow().nodes_to_hear(), [METAD].into(), "it is to say so");
                 let _ = block_on(ear_beside(&cluster, &lane).hear(METAD, 0));
             }
         }
         assert!(!believes(&cluster, &lane, ROOT) && cluster.borrow().shard.leases.held.is_empty());
-        assert!(lane.shared.borrow().nodes_to_ask().is_empty());
+        assert!(lane.shared.borrow().nodes_to_hear().is_empty());
         assert_eq!(lane.shared.borrow().leases.counts().lapses, 1);
         block_on(make(&plain, b"f")).unwrap();
         assert!(cluster.borrow().now < 100, "it waited");
