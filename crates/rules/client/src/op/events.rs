@@ -3,7 +3,7 @@
 
 use crate::job::{Job, Reply};
 use crate::lane::Lane;
-use crate::limits::LISTEN_PATIENCE_MS;
+use crate::limits::{EVENTS_HELD_MS, HEARD_PATIENCE_MS, LISTEN_PATIENCE_MS};
 use crate::port::{Cell, Port};
 use crate::state::{Ended, Shards, Shared};
 use alloc::collections::BTreeSet;
@@ -21,9 +21,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// other: waits for locks for [`Lane::tend_waits`], reports and the map for [`Lane::housekeeping`]. An error: why the server
     /// told nothing; ask again after a pause.
     pub async fn hear(&self, node: NodeId, wait_ms: u64) -> Result<(), Status> {
-        self.port.wanted_for(Some(wait_ms + LISTEN_PATIENCE_MS));
         let told = self.hear_once(node, wait_ms).await;
-        self.port.wanted_for(None);
         if told.is_err_and(|status| ![Status::NOT_READY, Status::FENCED].contains(&status)) {
             // The server may have moved, or be a new one.
             self.shared.with(|s| s.map.may_be_behind());
@@ -34,15 +32,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn hear_once(&self, node: NodeId, wait_ms: u64) -> Result<(), Status> {
         // Others may wait for it.
-        let has_told = self.report_leases(node).await;
+        let has_told = self.heard_within(EVENTS_HELD_MS, self.report_leases(node)).await;
         let wait_ms = if has_told { wait_ms } else { wait_ms.min(EVENTS_SOON_MS) };
         let Some(question) = self.shared.with(|s| s.question_of_ear(node, wait_ms)) else {
             return if has_told { Ok(()) } else { Err(Status::NOT_READY) };
         };
-        let reply = self.once(self.asking_events(&question)).await;
+        let reply = self.heard_within(question.1.wait_ms, self.once(self.asking_events(&question))).await;
         let told = self.take_in(reply);
-        self.report_leases(node).await;
+        self.heard_within(EVENTS_HELD_MS, self.report_leases(node)).await;
         told
+    }
+
+    /// What a server may hold back for `wait_ms` is waited for a little longer. With leases that is little: nothing but silence
+    /// tells of a machine that is gone, and they last for seconds.
+    async fn heard_within<T>(&self, wait_ms: u64, work: impl Future<Output = T>) -> T {
+        let patience = if self.leases { HEARD_PATIENCE_MS } else { LISTEN_PATIENCE_MS };
+        self.port.wanted_for(Some(wait_ms + patience));
+        let done = work.await;
+        self.port.wanted_for(None);
+        done
     }
 
     /// What is to be done for waits on `node` beside asking what became of them ([`Lane::hear`]): gives those that ended, and puts

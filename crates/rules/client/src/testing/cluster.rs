@@ -19,13 +19,13 @@ use skep_types::{
     Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, Incarnation, Ino, MapVersion, Millis,
     NodeId, Reachability, Reader, ServiceKind, ShardId, TargetId, Timestamp, Uuid,
 };
-use skep_wire::meta::{MetaRequest, ShardCall};
+use skep_wire::meta::{Events, MetaRequest, Recalled, ShardCall};
 use skep_wire::mgmt::{
     HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, RegistryAge, ShardEntry, ShardState,
     SpaceReply, TargetEntry, TargetSpace,
 };
 use skep_wire::storage::StorageRequest;
-use skep_wire::{Empty, Lead, Refusal, Status, View};
+use skep_wire::{Empty, Lead, Message, Refusal, Status, View};
 
 /// The metadata server.
 pub const METAD: NodeId = NodeId(1);
@@ -91,6 +91,10 @@ pub struct Cluster {
     pub epoch_seen: u64,
     /// An answer is on its way.
     late: bool,
+    /// For how long the answer to what is asked now is wanted.
+    wanted_for: Option<u64>,
+    /// The same of what was asked for events, or told of leases.
+    pub waits: Vec<(u16, Option<u64>)>,
     /// Pages that kernels were told to drop: the mount, the file, the first byte, the number of bytes.
     pub drops: Vec<(u64, Ino, u64, u64)>,
 }
@@ -119,6 +123,8 @@ impl Default for Cluster {
             flees: 0,
             epoch_seen: 0,
             late: false,
+            wanted_for: None,
+            waits: Vec::new(),
             drops: Vec::new(),
         }
     }
@@ -342,7 +348,11 @@ impl Port for FakePort {
             shards.for_each(|shard| shard.claims_under_way = false);
         }
         for call in calls {
-            call.outcome = self.cluster.borrow_mut().handle(self.mount, call);
+            let cluster = &mut *self.cluster.borrow_mut();
+            if [Events::KIND, Recalled::KIND].contains(&call.kind) {
+                cluster.waits.push((call.kind, cluster.wanted_for));
+            }
+            call.outcome = cluster.handle(self.mount, call);
         }
         if core::mem::take(&mut self.cluster.borrow_mut().late) {
             pend_once().await;
@@ -369,6 +379,10 @@ impl Port for FakePort {
 
     fn caller(&self) -> u32 {
         self.cluster.borrow().caller
+    }
+
+    fn wanted_for(&self, ms: Option<u64>) {
+        self.cluster.borrow_mut().wanted_for = ms;
     }
 
     fn uuid(&self) -> Uuid {

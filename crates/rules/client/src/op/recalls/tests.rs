@@ -303,3 +303,21 @@ fn a_short_term_is_renewed_in_time() {
     block_on(lane.lookup(ROOT, b"f")).unwrap_err();
     assert_eq!(lane.shared.borrow().leases.patience(METAD), 1_000);
 }
+
+/// Goal: a server that is silent, where leases are held, is noticed before they are over: its answer is wanted for a second longer
+/// than it may be held back.
+#[test]
+fn silence_is_noticed_while_leases_hold() {
+    let cluster = cluster();
+    let (lane, _) = holder(&cluster);
+    let ear = ear_beside(&cluster, &lane);
+    cluster.borrow_mut().waits.clear();
+    assert_eq!(block_on(ear.hear(METAD, 10_000)), Ok(()));
+    lane.shared.borrow_mut().all_lapses(false);
+    assert_eq!(block_on(ear.hear(METAD, 10_000)), Ok(()));
+    let waits = core::mem::take(&mut cluster.borrow_mut().waits);
+    assert_eq!(waits, [(Events::KIND, Some(2_000)), (Recalled::KIND, Some(2_000))]);
+    // The ports that programs wait with are not hurried by it.
+    block_on(lane.housekeeping());
+    assert!(cluster.borrow().waits.iter().all(|(_, wanted)| wanted.is_none_or(|ms| ms == 5_000)));
+}
