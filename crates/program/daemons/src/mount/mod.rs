@@ -128,7 +128,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
         info!("removed a dead mount from {}", target.display());
     }
     refuse_second(&target)?;
-    let shared = Shared::new(limits(config));
+    let shared = Shared::new(limits(config, leases(config)));
     let mgmtd = daemon::mgmtd_endpoints(&config.membership)?;
     let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd.clone());
     let room = room(config, open_files);
@@ -185,23 +185,53 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle
     thread.spawn(work).map_err(|e| format!("{name} thread: {e}"))
 }
 
-fn limits(config: &MountConfig) -> Limits {
+fn limits(config: &MountConfig, leases: bool) -> Limits {
     let retry_ms = config.retry.duration().as_millis() as u64;
     let cache_bytes = usize::try_from(config.cache.bytes()).unwrap_or(usize::MAX);
-    let leases = match config.leases {
-        config::mount::Leases::Off => false,
-        config::mount::Leases::On => match recalls::can_hear() {
-            Ok(()) => true,
-            Err(e) => {
-                warning!(
-                    "leases = \"on\" needs io_uring ({e}): this mount asks for everything; allow it \
-                     (sysctl kernel.io_uring_disabled=0, the limit of locked memory), or set leases = \"off\""
-                );
-                false
-            }
-        },
-    };
     Limits { retry_ms, leases, cache_bytes, ..Limits::default() }
+}
+
+/// Does it ask for leases? Its log says so, and if not why.
+fn leases(config: &MountConfig) -> bool {
+    match has_leases(config.leases, recalls::can_hear) {
+        Ok(()) => {
+            info!(
+                "leases are on: what others cannot change unheard is answered from memory ({})",
+                config.cache
+            );
+            true
+        }
+        Err(Without::Asked) => {
+            info!("leases are off, as configured: servers are asked for everything");
+            false
+        }
+        Err(Without::Ring(e)) => {
+            warning!(
+                "leases are off: they need io_uring ({e}), and servers are asked for everything; allow it \
+                 (sysctl kernel.io_uring_disabled=0, the limit of locked memory), or set leases = \"off\""
+            );
+            false
+        }
+    }
+}
+
+/// Why a mount has no leases.
+#[derive(Debug)]
+enum Without {
+    /// It is not to have any.
+    Asked,
+    /// It could not hear what is taken back.
+    Ring(std::io::Error),
+}
+
+fn has_leases(
+    wanted: config::mount::Leases,
+    can_hear: impl FnOnce() -> std::io::Result<()>,
+) -> Result<(), Without> {
+    match wanted {
+        config::mount::Leases::Off => Err(Without::Asked),
+        config::mount::Leases::On => can_hear().map_err(Without::Ring),
+    }
 }
 
 /// SIGTERM when this process ends, which is its parent.
@@ -382,5 +412,23 @@ fn drive<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::mount::Leases;
+
+    /// Goal: a mount has leases where they are wanted and it can hear, and the reason why not is the right one.
+    #[test]
+    fn leases_are_on_where_they_can_be() {
+        let cannot = || Err(std::io::Error::other("not allowed"));
+        assert!(has_leases(Leases::On, || Ok(())).is_ok());
+        assert!(matches!(has_leases(Leases::Off, || Ok(())), Err(Without::Asked)));
+        assert!(matches!(has_leases(Leases::Off, cannot), Err(Without::Asked)));
+        assert!(
+            matches!(has_leases(Leases::On, cannot), Err(Without::Ring(e)) if e.to_string() == "not allowed")
+        );
     }
 }
