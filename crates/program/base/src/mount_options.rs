@@ -161,6 +161,8 @@ fn one(option: &str, sloppy: bool, parsed: &mut Parsed) -> Result<(), String> {
         "atime" => wishes.clear(MountFlags::NOATIME),
         "remount" => wishes.remount = true,
         "insecure" => parsed.sets.push("insecure=true".to_owned()),
+        "leases" => parsed.sets.push("leases=on".to_owned()),
+        "noleases" => parsed.sets.push("leases=off".to_owned()),
         _ => match flag(option) {
             Some(flag) => wishes.set(flag),
             None => return named(option, sloppy, parsed),
@@ -262,6 +264,16 @@ mod tests {
         assert!(parse_line("skep mount m1:/ /mnt -o user_id=0").unwrap_err().contains("user_id"));
         assert!(parse_line("skep mount m1:/ /mnt -o remount,user=1").unwrap_err().contains("user"));
         assert!(parse_line("skep mount -t fuse.skep m1:/ /mnt -o remount,ro").is_ok());
+    }
+
+    /// Goal: leases are asked for, or not, by a word alone, and by a word with a value.
+    #[test]
+    fn leases_by_a_word() {
+        let line = |options: &str| format!("skep mount m1:/ /mnt -o {options}");
+        let sets = |options: &str| parse_line(&line(options)).unwrap().sets.split_off(2);
+        assert_eq!(sets("leases"), ["leases=on"]);
+        assert_eq!(sets("noleases"), ["leases=off"]);
+        assert_eq!(sets("leases=off,ro,leases"), ["leases=off", "leases=on"]);
     }
 
     /// Goal: what cannot be done is refused with advice, unless mount(8) asks for tolerance.

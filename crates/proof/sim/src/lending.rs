@@ -23,7 +23,7 @@ const NONE: u64 = 5;
 const OTHER_SETTING: u64 = 20;
 /// Of a hundred mounts so many wish for leases.
 const WISH: u64 = 85;
-/// How long a question of who hears recalls may wait where only locks are waited for, in milliseconds.
+/// How long a question may wait where only locks are waited for, in milliseconds: less than a call may take.
 const EVENTS_MS: u64 = 400;
 /// Pause before the next question where one failed.
 const AGAIN_MS: u64 = 30;
@@ -247,8 +247,9 @@ pub async fn connection_of_pool(hub: &HubRef, lane: LaneId, node: NodeId) {
     }
 }
 
-/// Hears what the shards of one server take back, for ever, and does nothing else.
-pub async fn hear_recalls(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, node: NodeId, id: LaneId) {
+/// Hears what one server tells, for ever: what became of waiting locks, terms that begin, and what shards take back. It does
+/// nothing else.
+pub async fn hear_events(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, node: NodeId, id: LaneId) {
     loop {
         let asks = || !hub.borrow().lending.over && shared.borrow().nodes_to_hear().contains(&node);
         if asks() {

@@ -11,8 +11,6 @@ use skep_types::Errno;
 use skep_wire::meta::{LockKind, LockSpace, LockWish, OpenMode};
 use std::rc::Rc;
 
-/// How long a keeper's question may wait, in milliseconds: less than a call may take.
-const EVENTS_MS: u64 = 400;
 /// Pause before a keeper looks again for waiting programs.
 const LOOK_MS: u64 = 30;
 /// How often a lane takes the same lock in a row.
@@ -28,31 +26,22 @@ const OTHER_OWNER: u64 = 1_000;
 /// Ranges that are locked.
 const RANGES: [(u64, u64); 4] = [(0, 9), (5, 14), (10, 10), (0, u64::MAX)];
 
-/// Asks metad, for ever, for events: what became of the client's waiting locks. Also tells it of open files that have
-/// ended, late, as a kernel does. `heard`: others ask, and this one does what is left to do.
-pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, (id, heard): (LaneId, bool)) {
+/// Does, for ever, what is to be done for the client's waiting locks beside hearing what became of them. Also tells metad of
+/// open files that have ended, late, as a kernel does.
+pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: LaneId) {
     loop {
         let late = hub.borrow_mut().fields.take_closed(id.life);
         for handle in late {
             lane.release(handle).await;
         }
-        let nodes = shared.borrow().nodes_to_ask();
-        for node in &nodes {
-            if heard {
-                let (ended, _) = lane.tend_waits(*node).await;
-                tell(&hub, id, ended);
-                continue;
-            }
-            match lane.events(*node, EVENTS_MS).await {
-                Ok(ended) => tell(&hub, id, ended),
-                Err(_) => lane.port().pause(LOOK_MS).await,
-            }
+        let nodes = shared.borrow().nodes_with_waits();
+        for node in nodes {
+            let (ended, _) = lane.tend_waits(node).await;
+            tell(&hub, id, ended);
         }
         let ended = shared.borrow_mut().locks.take_ended();
         tell(&hub, id, ended);
-        if nodes.is_empty() || heard {
-            lane.port().pause(LOOK_MS).await;
-        }
+        lane.port().pause(LOOK_MS).await;
     }
 }
 

@@ -130,6 +130,8 @@ pub const HOLES_MAX: usize = 64;
 pub const LINES_AT_ONCE: usize = 64;
 /// While leases are held, events are waited for so long: each answer renews.
 pub const EVENTS_HELD_MS: u64 = 1_000;
+/// And for so long beyond that, before their server counts as silent.
+pub const HEARD_PATIENCE_MS: u64 = 1_000;
 /// Leases of one `Recalled` that are given back.
 pub const GIVEN_BACK_AT_ONCE: usize = 1_024;
 /// Recalls of a shard that refuse older grants, one by one; beyond it no older grant is believed.

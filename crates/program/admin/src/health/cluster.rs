@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Nodes that are asked at the same time.
 const ASKED_AT_ONCE: usize = 32;
+/// A mount that has not confirmed for so long that it uses something no longer holds up who is to change it.
+const RECALL_MS: u64 = 1_000;
 /// Less free than this share (1/20) is worth a warning ...
 const LOW_SHARE: u64 = 20;
 /// ... and less than this one (1/100) an error.
@@ -42,7 +44,9 @@ pub fn checks(
         let found: Vec<Check> = std::thread::scope(|scope| {
             let looking: Vec<_> = nodes
                 .iter()
-                .map(|node| (&node.node, scope.spawn(|| node_checks(cluster, &node.node, until, more))))
+                .map(|node| {
+                    (&node.node, scope.spawn(|| node_checks(cluster, (status, &node.node), until, more)))
+                })
                 .collect();
             let lost = || Err(Failure::new("the question was lost (a bug: please report it)"));
             let look = |(node, found): (&NodeEntry, ScopedJoinHandle<'_, Vec<Check>>)| {
@@ -71,11 +75,18 @@ fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-fn node_checks(cluster: &Cluster, node: &NodeEntry, until: Instant, more: More<'_>) -> Vec<Check> {
+fn node_checks(
+    cluster: &Cluster,
+    (status, node): (&StatusReply, &NodeEntry),
+    until: Instant,
+    more: More<'_>,
+) -> Vec<Check> {
     let answer = ping(cluster, node, left(until).min(ANSWER_LIMIT));
     let mut checks: Vec<Check> = answer
         .iter()
-        .flat_map(|told| [unserved_check(node, *told), lost_check(node, *told)])
+        .flat_map(|told| {
+            [unserved_check(node, *told), lost_check(node, *told), recall_check(status, node, *told)]
+        })
         .flatten()
         .collect();
     if answer.is_ok() {
@@ -101,6 +112,11 @@ fn ping(cluster: &Cluster, node: &NodeEntry, limit: Duration) -> Outcome<Told> {
                 lost: count("lost_chunk_files"),
                 example: count("lost_chunk_file_of"),
                 unserved: count("unserved_shards"),
+                recall: Recall {
+                    ms: count("oldest_recall_ms"),
+                    client: count("oldest_recall_client"),
+                    inode: count("oldest_recall_inode"),
+                },
             })
         }
     }
@@ -115,6 +131,34 @@ struct Told {
     example: u64,
     /// Shards that are its own by the map, and that it does not serve.
     unserved: u64,
+    recall: Recall,
+}
+
+/// What it takes back, and is not confirmed: of all that the oldest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Recall {
+    ms: u64,
+    client: u64,
+    inode: u64,
+}
+
+fn recall_check(status: &StatusReply, node: &NodeEntry, told: Told) -> Option<Check> {
+    let Recall { ms, client, inode } = told.recall;
+    if ms < RECALL_MS {
+        return None;
+    }
+    let session = status.sessions.iter().find(|session| session.client.0 == client);
+    let mount = session.map_or("a mount whose session has ended".to_owned(), |session| {
+        format!("{}:{}", session.host, session.mount)
+    });
+    let detail = format!(
+        "changes wait for {mount} (client {client}): for {:.1} s it has not confirmed that it uses what it knows of inode \
+         {inode} no longer",
+        ms as f64 / 1e3
+    );
+    let hint = "its process or machine stands still, or is not reached; changes go on without it after 8.3 s at most. \
+                Find FILE by `find MOUNT -inum N`; a mount with leases = \"off\" holds up nobody";
+    Some(check(Verdict::Warning, "leases", &node.alias, detail, hint))
 }
 
 fn unserved_check(node: &NodeEntry, told: Told) -> Option<Check> {
@@ -403,6 +447,25 @@ mod tests {
         let found = unserved_check(&node, Told { unserved: 2, ..Told::default() }).unwrap();
         assert!(found.verdict == Verdict::Error && found.detail.starts_with("2 shards"), "{found:?}");
         assert!(found.subject == "metad-1" && found.hint.contains("log"));
+    }
+
+    /// Goal: a mount for which changes wait is named, with what they are about, once that lasts; one that has no session any more
+    /// by its number.
+    #[test]
+    fn who_holds_up_changes_is_named() {
+        let status = samples::status();
+        let (node, session) = (&status.nodes[0].node, &status.sessions[0]);
+        let told = |ms, client| Told { recall: Recall { ms, client, inode: 77 }, ..Told::default() };
+        assert_eq!(recall_check(&status, node, told(RECALL_MS - 1, session.client.0)), None);
+        let found = recall_check(&status, node, told(2_300, session.client.0)).unwrap();
+        let named = format!("wait for host:/mnt (client {}): for 2.3 s", session.client);
+        assert!(found.detail.contains(&named) && found.detail.contains("inode 77"), "{found:?}");
+        assert_eq!(
+            (found.verdict, found.check, found.subject.as_str()),
+            (Verdict::Warning, "leases", "metad-1")
+        );
+        let found = recall_check(&status, node, told(2_300, 999)).unwrap();
+        assert!(found.detail.contains("has ended (client 999)"), "{found:?}");
     }
 
     /// Goal: a mgmtd that waits for metadata servers is a warning that says for whom, and what to do.

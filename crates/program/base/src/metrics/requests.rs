@@ -45,9 +45,11 @@ impl Requests {
         }
     }
 
-    /// How many were answered, and how long all together took.
-    pub fn totals(&self) -> (u64, u64) {
-        self.kinds.iter().fold((0, 0), |(count, ns), kind| {
+    /// How many were answered, and how long all together took; but for those of one kind, which are to wait.
+    pub fn totals_but(&self, number: u16) -> (u64, u64) {
+        let but = usize::from(self.place[usize::from(number & 0xff)]);
+        let counted = self.kinds.iter().enumerate().filter(|(at, _)| *at != but);
+        counted.fold((0, 0), |(count, ns), (_, kind)| {
             (count + kind.took.count(), ns.saturating_add(kind.took.sum_ns()))
         })
     }
@@ -94,6 +96,6 @@ mod tests {
         assert_eq!(value("skep_metad_requests_total", "unknown"), 65_536.0 - 512.0);
         assert_eq!(value("skep_metad_requests_failed_total", "GetAttr"), 1.0);
         assert_eq!(value("skep_metad_request_seconds_count", "GetAttr"), 256.0);
-        assert_eq!(requests.totals(), (65_536, 65_536_000));
+        assert_eq!(requests.totals_but(0x0201), (65_536 - 256, 65_280_000));
     }
 }

@@ -5,7 +5,8 @@ use skep_base::http::Pages;
 use skep_base::metrics::{Exposition, Kind, MGMTD, Serving};
 use skep_net::{Endpoint, Keyring};
 use skep_types::Role;
-use skep_wire::meta::{Counter, GroupStats, MetaRequest, ShardCall, StatsReply};
+use skep_wire::Message;
+use skep_wire::meta::{Counter, Events, GroupStats, MetaRequest, ShardCall, StatsReply};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,8 @@ impl Counts {
     /// What the rules cannot know, for `skep stats`.
     pub fn add_to(&self, stats: &mut StatsReply) {
         let serving = &self.serving;
-        let (requests, ns) = serving.requests.totals();
+        // Who asks for events waits until there are some: that says nothing of this server.
+        let (requests, ns) = serving.requests.totals_but(Events::KIND);
         for (name, value) in [
             ("requests", requests),
             ("request_ns", ns),
@@ -82,8 +84,9 @@ impl Pages for MetadPages {
 /// Values of the moment that the rules tell. What they count by message is in the requests already.
 fn rules(stats: &StatsReply, out: &mut Exposition) {
     let counted = ["done", "refused", "log_records", "requests", "request_ns", "log_syncs", "log_sync_ns"];
-    // Not which file: metrics name no paths and no clients.
-    let shown = ["connections", "log_bytes", "lost_chunk_file_of"];
+    // Not which file, and who: metrics name no paths and no clients.
+    let shown =
+        ["connections", "log_bytes", "lost_chunk_file_of", "oldest_recall_client", "oldest_recall_inode"];
     let moment = |counter: &&Counter| {
         let name = counter.name.as_str();
         name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -108,12 +111,14 @@ mod tests {
     fn rules_are_shown() {
         let counts = Counts::new();
         counts.serving.requests.answered(MetaRequest::KINDS[0].0, Duration::from_micros(7), false);
+        counts.serving.requests.answered(Events::KIND, Duration::from_millis(800), false);
         let counter = |name: &str, value| Counter { name: name.to_owned(), value };
         let mut stats =
             StatsReply { counters: vec![counter("Lookup", 5), counter("done", 5), counter("open_files", 2)] };
         counts.add_to(&mut stats);
         assert!(stats.counters.is_sorted_by(|a, b| a.name < b.name));
-        assert!(stats.counters.contains(&counter("request_ns", 7_000)));
+        assert!(stats.counters.contains(&counter("request_ns", 7_000)), "who waits for events takes no time");
+        assert!(stats.counters.contains(&counter("requests", 1)));
         let mut out = Exposition::default();
         counts.serving.expose("metad", &mut out);
         rules(&stats, &mut out);

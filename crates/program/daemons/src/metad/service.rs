@@ -13,7 +13,7 @@ use skep_meta::{Group, Input, PeerIdentity, Request};
 use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now, wall};
 use skep_types::{ClientId, Decode, Encode, FenceEpoch, Incarnation, Millis, Reader, Role, ServiceKind};
 use skep_wire::Message;
-use skep_wire::meta::{GroupStats, MetaRequest, ShardCall, ShardStamp, StatsReply};
+use skep_wire::meta::{Events, GroupStats, MetaRequest, ShardCall, ShardStamp, StatsReply};
 use skep_wire::mgmt::RegisterNodeReply;
 use skep_wire::{Flags, Header, Hello, Refusal, Status, Welcome};
 use std::collections::BTreeMap;
@@ -55,6 +55,8 @@ pub struct Metad {
     readiness: Option<Readiness>,
     /// Requests not answered yet.
     asked: BTreeMap<u64, Asked>,
+    /// Those of them that wait for something to be told of, and are no work.
+    listening: usize,
     /// Answers of the instruments, for the end of the round.
     measured: Vec<(ConnId, Header, Result<Vec<u8>, Refusal>)>,
     counts: Arc<Counts>,
@@ -92,6 +94,7 @@ impl Metad {
             stop,
             readiness: Some(readiness),
             asked: BTreeMap::new(),
+            listening: 0,
             measured: Vec::new(),
             counts,
             round: None,
@@ -196,6 +199,7 @@ impl Metad {
         let now = Instant::now();
         for reply in self.shards.out.replies.drain(..) {
             let Some(Asked { conn, header, since }) = self.asked.remove(&reply.to) else { continue };
+            self.listening -= usize::from(listens(&header));
             let took = now.saturating_duration_since(since);
             self.counts.serving.requests.answered(header.kind, took, reply.result.is_err());
             if header.flags.has(Flags::ONE_WAY) {
@@ -216,7 +220,7 @@ impl Metad {
             }
             replies.push(conn, &answer, &self.answer, &[]);
         }
-        self.counts.serving.waiting.set(self.asked.len() as u64);
+        self.counts.serving.waiting.set((self.asked.len() - self.listening) as u64);
     }
 
     /// Changes wait until checkpoints have caught up; what only reads goes on.
@@ -237,6 +241,11 @@ impl Metad {
             }
         }
     }
+}
+
+/// Is it asked what there is to tell?
+fn listens(header: &Header) -> bool {
+    header.kind == Events::KIND
 }
 
 fn decode(peer: &Peer, header: &Header, body: &[u8]) -> Result<(ShardCall, MetaRequest), Refusal> {
@@ -275,6 +284,7 @@ impl Service for Metad {
         self.next += 1;
         let since = self.begin_round();
         self.asked.insert(number, Asked { conn, header: *header, since });
+        self.listening += usize::from(listens(header));
         let identity = PeerIdentity {
             role: peer.hello.role,
             client: if peer.hello.role == Role::Client { peer.hello.client } else { ClientId(0) },
@@ -304,7 +314,8 @@ impl Service for Metad {
         let left: Vec<u64> =
             self.asked.iter().filter(|(_, asked)| asked.conn == conn).map(|(to, _)| *to).collect();
         for to in left {
-            self.asked.remove(&to);
+            let gone = self.asked.remove(&to);
+            self.listening -= usize::from(gone.is_some_and(|asked| listens(&asked.header)));
             self.step(Input::Gone(to));
         }
     }

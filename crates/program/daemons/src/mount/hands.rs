@@ -51,8 +51,6 @@ pub struct Hands {
     pub pages: OnceLock<Arc<Pages>>,
     /// Calls the thread that hears what servers tell.
     pub bell: Bell,
-    /// There is one.
-    pub hears: AtomicBool,
     /// Set before the first request, if contents are dropped.
     pub netbench: OnceLock<Netbench>,
     connections: AtomicU64,
@@ -83,7 +81,6 @@ impl Hands {
             callers: Callers::default(),
             pages: OnceLock::new(),
             bell: Bell::default(),
-            hears: AtomicBool::new(false),
             netbench: OnceLock::new(),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),

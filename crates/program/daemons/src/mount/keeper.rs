@@ -1,8 +1,7 @@
 //! The lock keeper: programs that wait for locks of the cluster are parked here, without a worker or a lane.
 //!
-//! - One thread for each metadata server with waiting programs asks it what has become of them (`Events`)
-//!   and answers their requests. It ends when nobody has waited there for a while. Where the mount has leases another
-//!   thread asks (`recalls.rs`), and these do what that leads to.
+//! - What has become of them is heard by one thread (`recalls.rs`). One for each metadata server with waiting programs does
+//!   what that leads to, and answers their requests. It ends when nobody has waited there for a while.
 //! - One thread takes back the wishes of programs that got a signal.
 //! - A lock is told when the kernel's old pages of its file are gone. Where that takes long, because a page waits for a
 //!   server that is away, a thread of that file waits for it, and nobody else does.
@@ -11,15 +10,13 @@ use super::drive;
 use super::hands::Hands;
 use super::port::BlockingPort;
 use super::worker::MountLane;
-use skep_client::limits::EVENTS_WAIT_MS;
 use skep_client::state::Ended;
 use skep_client::{Cell, Lane};
 use skep_fuse::ParkedReply;
 use skep_types::{Errno, Ino, NodeId};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Lanes that the keeper may take: one for each metadata server with waiters, one for signals, and for files whose pages
 /// go slowly.
@@ -29,13 +26,12 @@ const SLOW_MAX: usize = 16;
 /// Pages that are gone by then have no thread that waits for them.
 const PAGES_PATIENCE_MS: u64 = 50;
 /// A thread whose server has no waiters ends after this long.
-const LINGER: Duration = Duration::from_secs(30);
-/// Where another thread hears, what is to be done for waits is looked for so often, and after this if some of it could not be
-/// done.
+const LINGER: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(30) };
+/// What is to be done for waits is looked for whenever something was heard, and at least so often.
 const TEND_EVERY: Duration = Duration::from_secs(5);
-/// See [`TEND_EVERY`].
+/// The same, if some of it could not be done.
 const TEND_AGAIN: Duration = Duration::from_millis(100);
-/// Pause before a server that did not answer is asked again.
+/// No lane is free: looked for again after this.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// A waiting program.
@@ -52,8 +48,8 @@ struct State {
     /// Tickets of parked requests, by the requests' numbers.
     tickets: HashMap<u64, u64>,
     cancels: VecDeque<u64>,
-    /// Servers that a thread asks.
-    asked: HashSet<NodeId>,
+    /// Servers whose waits a thread looks after.
+    tended: HashSet<NodeId>,
     /// The thread for signals runs.
     cancelling: bool,
     /// Locks that were granted of files whose pages go slowly; each file here has a thread.
@@ -72,6 +68,14 @@ impl Keeper {
     /// Nobody waits yet.
     pub fn new(hands: Arc<Hands>) -> Arc<Self> {
         Arc::new(Self { hands, state: Mutex::default(), wake: Condvar::new() })
+    }
+
+    /// Tickets of waits that have ended, of which no request was parked yet.
+    #[cfg(test)]
+    pub fn told(&self) -> Vec<u64> {
+        let mut told: Vec<u64> = self.lock().places.keys().copied().collect();
+        told.sort_unstable();
+        told
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -203,22 +207,29 @@ impl Keeper {
         }
     }
 
-    /// Makes sure that a thread asks the server of `ticket`.
+    /// Makes sure that somebody hears what became of `ticket`, and tells.
     fn watch(self: &Arc<Self>, ticket: u64) {
         let Some(node) = self.hands.shared.with(|s| s.wished_node(ticket)) else {
             // It ended a moment ago, perhaps without anybody who tells.
             return self.settle_ended();
         };
         self.hands.bell.ring();
-        if !self.lock().asked.insert(node) {
-            self.wake.notify_all();
-            return;
-        }
-        let keeper = self.clone();
-        let thread = std::thread::Builder::new().name("locks".to_owned());
-        if let Err(e) = thread.spawn(move || keeper.ask(node)) {
-            self.lock().asked.remove(&node);
-            self.hands.say(format_args!("no thread for waiting locks: {e}"));
+        self.look_after([node]);
+        self.wake.notify_all();
+    }
+
+    /// Makes sure that each of these servers has a thread that looks after its waits.
+    pub fn look_after(self: &Arc<Self>, nodes: impl IntoIterator<Item = NodeId>) {
+        for node in nodes {
+            if !self.lock().tended.insert(node) {
+                continue;
+            }
+            let keeper = self.clone();
+            let thread = std::thread::Builder::new().name("locks".to_owned());
+            if let Err(e) = thread.spawn(move || keeper.tend_as_needed(node)) {
+                self.lock().tended.remove(&node);
+                self.hands.say(format_args!("no thread for waiting locks: {e}"));
+            }
         }
     }
 
@@ -235,49 +246,40 @@ impl Keeper {
         }
     }
 
-    /// The thread that hears has heard something, or does not hear any more.
+    /// Something was heard, or the server could not be asked.
     pub fn heard(&self) {
         self.lock().heard += 1;
         self.wake.notify_all();
     }
 
     fn has_waits(&self, node: NodeId) -> bool {
-        self.hands.shared.with(|s| s.nodes_with_waits().any(|one| one == node))
+        self.hands.shared.with(|s| s.nodes_with_waits().contains(&node))
     }
 
-    /// Looks after the waits on one server until nobody has waited there for a while.
-    fn ask(self: &Arc<Self>, node: NodeId) {
+    /// Looks after the waits on one server until nobody has waited there for a while, whatever is heard meanwhile.
+    fn tend_as_needed(self: &Arc<Self>, node: NodeId) {
         let Some(lane) = self.lane() else { return };
+        let mut idle_until = None;
         while !self.hands.has_ended() {
             if self.has_waits(node) {
-                match self.hands.hears.load(Ordering::SeqCst) {
-                    true => self.tend(&lane, node),
-                    false => self.hear(&lane, node),
-                }
+                idle_until = None;
+                self.tend(&lane, node);
                 continue;
             }
             self.settle_ended();
+            let until = *idle_until.get_or_insert_with(|| Instant::now() + LINGER);
             let mut state = self.lock();
             // Under the lock: whoever parked since the look above has woken nobody.
             if self.has_waits(node) {
                 continue;
             }
-            let (woken, waited) =
-                self.wake.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
-            state = woken;
-            // Whoever parks from now on finds no thread, and starts one.
-            if waited.timed_out() && !self.has_waits(node) {
-                state.asked.remove(&node);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // Whoever parks from now on finds no thread, and starts one.
+                state.tended.remove(&node);
                 return;
             }
-        }
-    }
-
-    /// Asks what has become of waits, and tells.
-    fn hear(self: &Arc<Self>, lane: &MountLane<BlockingPort>, node: NodeId) {
-        match drive(lane.events(node, EVENTS_WAIT_MS)) {
-            Ok(ended) => self.settle_with(lane, ended),
-            Err(_) => std::thread::sleep(AGAIN),
+            drop(self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -323,7 +325,6 @@ mod tests {
     use crate::mount::pages::Pages;
     use skep_client::{Limits, Shared};
     use std::sync::mpsc::channel;
-    use std::time::Instant;
 
     /// Goal: a lock that was granted while nobody asked for it is told by a thread that has looked at its file before. Who closes
     /// a file, or ends a session, tells of what was refused only.
@@ -338,10 +339,23 @@ mod tests {
         });
         keeper.lock().places.insert(1, Place::Ended(ended(1, Ok(()))));
         keeper.settle_ended();
-        let mut told: Vec<u64> = keeper.lock().places.keys().copied().collect();
-        told.sort_unstable();
-        assert_eq!(told, [1, 3]);
+        assert_eq!(keeper.told(), [1, 3]);
         assert_eq!(hands.shared.with(|s| s.locks.take_ended()), [ended(2, Ok(()))]);
+    }
+
+    /// Goal: a thread that looks after waits ends when nobody has waited for a while, however often something is heard: where
+    /// leases are held that is once a second.
+    #[test]
+    fn a_thread_ends_though_something_is_heard() {
+        let hands = Hands::new(Shared::new(Limits::default()), skep_net::Keyring::insecure(), Vec::new());
+        let keeper = Keeper::new(hands);
+        keeper.look_after([NodeId(1)]);
+        let until = Instant::now() + 40 * LINGER;
+        while !keeper.lock().tended.is_empty() {
+            assert!(Instant::now() < until, "it goes on for ever");
+            keeper.heard();
+            std::thread::sleep(LINGER / 10);
+        }
     }
 
     /// Goal: a lock whose file has pages that do not go keeps the programs of other locks waiting no longer than a moment;
@@ -364,12 +378,6 @@ mod tests {
             })
         });
         let keeper = Keeper::new(hands);
-        let ended = |keeper: &Keeper| -> Vec<u64> {
-            let state = keeper.lock();
-            let mut tickets: Vec<u64> = state.places.keys().copied().collect();
-            tickets.sort_unstable();
-            tickets
-        };
         let telling = std::thread::spawn({
             let keeper = keeper.clone();
             move || {
@@ -384,10 +392,10 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(telling.is_finished(), "it waits for the pages of one file");
-        assert_eq!(ended(&keeper), [2, 4]);
+        assert_eq!(keeper.told(), [2, 4]);
         drop(gate);
-        while ended(&keeper) != [1, 2, 3, 4] {
-            assert!(Instant::now() < until, "{:?}", ended(&keeper));
+        while keeper.told() != [1, 2, 3, 4] {
+            assert!(Instant::now() < until, "{:?}", keeper.told());
             std::thread::sleep(Duration::from_millis(1));
         }
     }

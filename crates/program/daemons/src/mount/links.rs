@@ -434,7 +434,7 @@ impl Drop for Seat {
 }
 
 /// Wakes a thread that is parked.
-struct Unpark(Thread);
+pub struct Unpark(pub Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {

@@ -1,7 +1,7 @@
 //! `skep mount`: the FUSE client. Threads of the transport: those that serve /dev/fuse have a lane of the
 //! client core with blocking links each, those with queues of `io_uring` many lanes that share the thread's
 //! links. One thread for housekeeping, one that renews the session, one that makes closed files durable, one that hears what
-//! shards take back, where leases are asked for, one that unmounts on a signal.
+//! metadata servers tell, one that unmounts on a signal.
 
 mod background;
 mod callers;
@@ -48,7 +48,6 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -129,7 +128,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
         info!("removed a dead mount from {}", target.display());
     }
     refuse_second(&target)?;
-    let shared = Shared::new(limits(config));
+    let shared = Shared::new(limits(config, leases(config)));
     let mgmtd = daemon::mgmtd_endpoints(&config.membership)?;
     let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd.clone());
     let room = room(config, open_files);
@@ -164,13 +163,14 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let renewer = thread("renewal", move || by_itself(&renewing, |lane| drive(lane.keep_alive())))?;
     let (watched, watched_hands) = (target.clone(), hands.clone());
     let watch = thread("stop", move || unmount_when_told(&stop, &mounted, &watched, &watched_hands))?;
-    let hearing = hear(&hands, &served)?;
+    let (hearing, keeping) = (hands.clone(), served.keeper());
+    let hearer = thread("events", move || recalls::hear(&hearing, &keeping))?;
     let ended = device.run(&served).map_err(|e| e.to_string());
     hands.end();
     pages.end();
     renewer.thread().unpark();
     syncer.thread().unpark();
-    for thread in [housekeeper, renewer, syncer, watch].into_iter().chain(hearing) {
+    for thread in [housekeeper, renewer, syncer, watch, hearer] {
         if thread.join().is_err() {
             return Err("a thread ended badly".to_owned());
         }
@@ -185,33 +185,53 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle
     thread.spawn(work).map_err(|e| format!("{name} thread: {e}"))
 }
 
-fn limits(config: &MountConfig) -> Limits {
+fn limits(config: &MountConfig, leases: bool) -> Limits {
     let retry_ms = config.retry.duration().as_millis() as u64;
     let cache_bytes = usize::try_from(config.cache.bytes()).unwrap_or(usize::MAX);
-    let leases = match config.leases {
-        config::mount::Leases::Off => false,
-        config::mount::Leases::On => match recalls::can_hear() {
-            Ok(()) => true,
-            Err(e) => {
-                warning!(
-                    "leases = \"on\" needs io_uring ({e}): this mount asks for everything; allow it \
-                     (sysctl kernel.io_uring_disabled=0, the limit of locked memory), or set leases = \"off\""
-                );
-                false
-            }
-        },
-    };
     Limits { retry_ms, leases, cache_bytes, ..Limits::default() }
 }
 
-/// Hears what servers take back, if anything is to be lent to this mount.
-fn hear(hands: &Arc<Hands>, served: &Served) -> Result<Option<JoinHandle<()>>, String> {
-    if !hands.shared.with(|s| s.limits.leases) {
-        return Ok(None);
+/// Does it ask for leases? Its log says so, and if not why.
+fn leases(config: &MountConfig) -> bool {
+    match has_leases(config.leases, recalls::can_hear) {
+        Ok(()) => {
+            info!(
+                "leases are on: what others cannot change unheard is answered from memory ({})",
+                config.cache
+            );
+            true
+        }
+        Err(Without::Asked) => {
+            info!("leases are off, as configured: servers are asked for everything");
+            false
+        }
+        Err(Without::Ring(e)) => {
+            warning!(
+                "leases are off: they need io_uring ({e}), and servers are asked for everything; allow it \
+                 (sysctl kernel.io_uring_disabled=0, the limit of locked memory), or set leases = \"off\""
+            );
+            false
+        }
     }
-    hands.hears.store(true, Ordering::SeqCst);
-    let (hands, keeper) = (hands.clone(), served.keeper());
-    thread("recalls", move || recalls::hear(&hands, &keeper)).map(Some)
+}
+
+/// Why a mount has no leases.
+#[derive(Debug)]
+enum Without {
+    /// It is not to have any.
+    Asked,
+    /// It could not hear what is taken back.
+    Ring(std::io::Error),
+}
+
+fn has_leases(
+    wanted: config::mount::Leases,
+    can_hear: impl FnOnce() -> std::io::Result<()>,
+) -> Result<(), Without> {
+    match wanted {
+        config::mount::Leases::Off => Err(Without::Asked),
+        config::mount::Leases::On => can_hear().map_err(Without::Ring),
+    }
 }
 
 /// SIGTERM when this process ends, which is its parent.
@@ -392,5 +412,23 @@ fn drive<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::mount::Leases;
+
+    /// Goal: a mount has leases where they are wanted and it can hear, and the reason why not is the right one.
+    #[test]
+    fn leases_are_on_where_they_can_be() {
+        let cannot = || Err(std::io::Error::other("not allowed"));
+        assert!(has_leases(Leases::On, || Ok(())).is_ok());
+        assert!(matches!(has_leases(Leases::Off, || Ok(())), Err(Without::Asked)));
+        assert!(matches!(has_leases(Leases::Off, cannot), Err(Without::Asked)));
+        assert!(
+            matches!(has_leases(Leases::On, cannot), Err(Without::Ring(e)) if e.to_string() == "not allowed")
+        );
     }
 }

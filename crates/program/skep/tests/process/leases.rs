@@ -187,6 +187,32 @@ fn a_holder_that_stands_still() {
     assert!(took < SOON, "it waited for {took:?} for one that hears");
 }
 
+/// Goal: the mount that a change waits for is named, with the directory that it is about, while it is waited for.
+#[test]
+fn who_holds_up_a_change_is_named() {
+    /// A busy machine may ask too late.
+    const TRIES: usize = 4;
+    let (cluster, first, second) = two_mounts(leased(), TRIES);
+    let named = (0..TRIES).any(|turn| {
+        let dir = format!("d{turn}");
+        warm(&cluster, &first.join(&dir).join("file"));
+        let inode = fs::metadata(second.join(&dir)).unwrap().ino();
+        let daemon = stop(&cluster, &first);
+        let making = make(second.join(&dir).join("file"));
+        std::thread::sleep(Duration::from_millis(1_300));
+        let words = [cluster.admin_words(["health"]), vec!["--timeout".into(), "2s".into()]].concat();
+        let output = cluster.run(words).unwrap();
+        daemon.signal(Signal::CONT).unwrap();
+        making.join().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        println!("{text}");
+        let waits =
+            text.contains("changes wait for ") && text.contains(&format!(":{} (client", first.display()));
+        waits && text.contains(&format!("inode {inode} "))
+    });
+    assert!(named, "nobody says who is waited for");
+}
+
 /// Goal: after a metadata server and one of three mounts were killed, the others' changes go on when no lease of the time
 /// before can be in use any more.
 #[test]

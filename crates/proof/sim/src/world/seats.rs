@@ -6,7 +6,7 @@ use crate::appends::Broken;
 use crate::book::Book;
 use crate::drive::SimLane;
 use crate::hub::LaneId;
-use crate::lending::hear_recalls;
+use crate::lending::hear_events;
 use crate::locking::keep_locks;
 use crate::looking::look_on;
 use crate::loss::{Harm, Stored};
@@ -24,13 +24,13 @@ use std::rc::Rc;
 /// A client that was evicted and could not open a new session is replaced after this.
 const DEAD_MAX: u64 = 3_000;
 
-/// The lane that asks what became of waiting locks; one is the witness's.
+/// The lane that looks after waiting locks; one is the witness's.
 const KEEPER: usize = LANES + 2;
 /// The lane that makes closed files durable.
 const SYNCER: usize = LANES + 3;
 /// The lane of the program that only looks, which outlives its mount.
 pub(super) const LOOKER: usize = LANES + 4;
-/// From here on lanes that hear what shards take back, one for each metadata server.
+/// From here on lanes that hear what servers tell, one for each metadata server.
 pub(super) const HEARERS: usize = LANES + 5;
 
 /// By server: when the oldest recall went out that is not confirmed, and when that was seen first.
@@ -117,13 +117,11 @@ impl World {
         let (id, lane) = self.lane(life, LANES, &shared);
         self.spawn(id, keep_house(self.hub.clone(), lane, shared.clone(), id));
         let (id, lane) = self.lane(life, KEEPER, &shared);
-        self.spawn(id, keep_locks(self.hub.clone(), lane, shared.clone(), (id, limits.leases)));
-        if limits.leases {
-            let nodes: Vec<_> = self.metads.iter().map(|metad| metad.node).collect();
-            for (at, node) in nodes.into_iter().enumerate() {
-                let (id, lane) = self.lane(life, HEARERS + at, &shared);
-                self.spawn(id, hear_recalls(self.hub.clone(), lane, shared.clone(), node, id));
-            }
+        self.spawn(id, keep_locks(self.hub.clone(), lane, shared.clone(), id));
+        let nodes: Vec<_> = self.metads.iter().map(|metad| metad.node).collect();
+        for (at, node) in nodes.into_iter().enumerate() {
+            let (id, lane) = self.lane(life, HEARERS + at, &shared);
+            self.spawn(id, hear_events(self.hub.clone(), lane, shared.clone(), node, id));
         }
         let (id, lane) = self.lane(life, SYNCER, &shared);
         self.spawn(id, keep_synced(lane));

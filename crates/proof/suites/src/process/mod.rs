@@ -128,6 +128,11 @@ fn reason(text: &str) -> String {
     message.chars().take(SHOWN).collect()
 }
 
+/// What a shell does in a test's namespaces before it becomes the test. Mounts of Skep that are there are others', whose
+/// commands the test would ask, and wait for if they hang: they go, from this namespace. Nothing of that asks a mount.
+const ALONE: &str =
+    "umount --all --internal-only --no-canonicalize --lazy --types fuse.skep; ip link set lo up";
+
 /// Runs the test in namespaces of its own, with what it prints in `log`; true when it passed.
 fn enter(program: &Path, name: &str, own: &Path, log: &Path) -> Result<bool, String> {
     let failed = |e: std::io::Error| format!("{}: {e}", log.display());
@@ -137,7 +142,7 @@ fn enter(program: &Path, name: &str, own: &Path, log: &Path) -> Result<bool, Str
     // When this run dies so does unshare, with it the first process of the namespace, and so all in it.
     command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--kill-child", "--pid", "--mount-proc"]);
     command.args(["--mount", "--propagation", "private", "--net", "sh", "-c"]);
-    command.args(["ip link set lo up && exec timeout --foreground -k 5 \"$@\"", "sh", LIMIT]);
+    command.arg(format!("{ALONE} && exec timeout --foreground -k 5 \"$@\"")).args(["sh", LIMIT]);
     command.arg(program).args(["--exact", name, "--nocapture", "--test-threads", "1"]);
     command.env("TMPDIR", own).stdin(Stdio::null()).stdout(out).stderr(err);
     let status = command.status().map_err(|e| format!("setpriv: {e}; it is in the package util-linux"))?;
@@ -146,7 +151,26 @@ fn enter(program: &Path, name: &str, own: &Path, log: &Path) -> Result<bool, Str
 
 #[cfg(test)]
 mod tests {
-    use super::reason;
+    use super::{ALONE, reason};
+    use std::process::Command;
+
+    /// Goal: a mount of the machine is not there for a test, though nobody answers for it. Method: one whose server never says
+    /// a word.
+    #[test]
+    fn a_test_sees_no_mount_of_others() {
+        let directory = std::env::temp_dir().join(format!("skep-hung-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let hung = "exec 9<>/dev/fuse && mount -i -t fuse.skep nobody \"$1\" \
+            -o fd=9,rootmode=40000,user_id=0,group_id=0 && grep -c fuse.skep /proc/self/mounts";
+        let script = format!("{hung}\n{ALONE}\ngrep -c fuse.skep /proc/self/mounts");
+        let mut command = Command::new("timeout");
+        command.args(["60", "unshare", "--mount", "--propagation", "private", "--net", "sh", "-c"]);
+        let output = command.arg(script).arg("sh").arg(&directory).output().expect("timeout");
+        std::fs::remove_dir(&directory).expect("its mount went with its namespace");
+        let counts = String::from_utf8_lossy(&output.stdout);
+        let counts: Vec<u32> = counts.lines().map(|count| count.parse().expect("a count")).collect();
+        assert!(counts.len() == 2 && counts[0] > 0 && counts[1] == 0, "{counts:?} {output:?}; it needs root");
+    }
 
     /// Goal: the last lines name what the first panic said, cut where it shows whole logs.
     #[test]

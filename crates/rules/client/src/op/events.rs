@@ -1,14 +1,14 @@
-//! What metadata servers tell of their own accord: one keeper for each server asks, while there is a reason to. See
-//! `docs/design/client.md`.
+//! What metadata servers tell of their own accord: one lane for each server asks, while there is a reason to. See
+//! `docs/design/client.md`, section 7a.
 
 use crate::job::{Job, Reply};
 use crate::lane::Lane;
-use crate::limits::LISTEN_PATIENCE_MS;
+use crate::limits::{EVENTS_HELD_MS, HEARD_PATIENCE_MS, LISTEN_PATIENCE_MS};
 use crate::port::{Cell, Port};
 use crate::state::{Acls, Ended, Shards, Shared};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::{Errno, Millis, NodeId, ShardId};
+use skep_types::{Millis, NodeId, ShardId};
 use skep_wire::meta::{Event, Events, EventsReply};
 use skep_wire::{Refusal, Status};
 
@@ -16,48 +16,12 @@ use skep_wire::{Refusal, Status};
 const EVENTS_SOON_MS: u64 = 100;
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Waits up to `wait_ms` for events of `node`, takes them in, and gives the waits for locks that ended, by them or
-    /// otherwise. Wishes that their shards have forgotten (a new term) are put into their queues again. A shard that does not
-    /// take one now, or cannot be told what is held there, keeps nobody from hearing of the others: the rest is tried at the next
-    /// call, and this one does not wait for events for long. An error: the server could not be asked; ask again after a pause.
-    pub async fn events(&self, node: NodeId, wait_ms: u64) -> Result<Vec<Ended>, Errno> {
-        // Others may wait for it.
-        let has_told = self.report_leases(node).await;
-        let wait_ms = if has_told { wait_ms } else { wait_ms.min(EVENTS_SOON_MS) };
-        let Some(question) = self.shared.with(|s| s.question_of_waits(node, wait_ms)) else {
-            let ended = self.shared.with(|s| s.locks.take_ended());
-            return if has_told || !ended.is_empty() { Ok(ended) } else { Err(Errno::EAGAIN) };
-        };
-        let reply = self.once(self.asking_events(&question)).await;
-        let told = self.take_in(reply);
-        self.report_leases(node).await;
-        if told == Err(Status::NOT_READY) || told.is_ok() {
-            let shards = self.shared.with(|s| s.wished_shards(node));
-            self.reclaim_due(shards, Shards::begin_reclaim).await;
-        }
-        let (mut again, mut is_asked) = (Vec::new(), true);
-        match told {
-            Ok(()) => again = self.wish_forgotten_again(node).await,
-            Err(Status::FENCED) => {}
-            Err(_) => {
-                // The server may have moved, or be a new one.
-                self.refresh_map().await;
-                is_asked = false;
-            }
-        }
-        let mut ended = self.shared.with(|s| s.locks.take_ended());
-        ended.append(&mut again);
-        if is_asked || !ended.is_empty() { Ok(ended) } else { Err(Errno::EAGAIN) }
-    }
-
-    /// The same for a lane that does nothing else, where leases are held: it asks, takes in and confirms. All else that events
-    /// may lead to is for others, or two mounts that report what they have open could wait for each other: waits for locks
-    /// for [`Lane::tend_waits`], reports and the map for [`Lane::housekeeping`]. An error: why the server told nothing; ask
-    /// again after a pause.
+    /// Waits up to `wait_ms` for events of `node`, takes them in, and confirms what is taken back: for a lane that does nothing
+    /// else. All else that events may lead to is for others, or two mounts that report what they have open could wait for each
+    /// other: waits for locks for [`Lane::tend_waits`], reports and the map for [`Lane::housekeeping`]. An error: why the server
+    /// told nothing; ask again after a pause.
     pub async fn hear(&self, node: NodeId, wait_ms: u64) -> Result<(), Status> {
-        self.port.wanted_for(Some(wait_ms + LISTEN_PATIENCE_MS));
         let told = self.hear_once(node, wait_ms).await;
-        self.port.wanted_for(None);
         if told.is_err_and(|status| ![Status::NOT_READY, Status::FENCED].contains(&status)) {
             // The server may have moved, or be a new one.
             self.shared.with(|s| s.map.may_be_behind());
@@ -68,19 +32,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn hear_once(&self, node: NodeId, wait_ms: u64) -> Result<(), Status> {
         // Others may wait for it.
-        let has_told = self.report_leases(node).await;
+        let has_told = self.heard_within(EVENTS_HELD_MS, self.report_leases(node)).await;
         let wait_ms = if has_told { wait_ms } else { wait_ms.min(EVENTS_SOON_MS) };
         let Some(question) = self.shared.with(|s| s.question_of_ear(node, wait_ms)) else {
             return if has_told { Ok(()) } else { Err(Status::NOT_READY) };
         };
-        let reply = self.once(self.asking_events(&question)).await;
+        let reply = self.heard_within(question.1.wait_ms, self.once(self.asking_events(&question))).await;
         let told = self.take_in(reply);
-        self.report_leases(node).await;
+        self.heard_within(EVENTS_HELD_MS, self.report_leases(node)).await;
         told
     }
 
-    /// What is to be done for waits on `node` beside asking what became of them: as in [`Lane::events`]. `false` beside
-    /// those that ended: something is to be tried again soon.
+    /// What a server may hold back for `wait_ms` is waited for a little longer. With leases that is little: nothing but silence
+    /// tells of a machine that is gone, and they last for seconds.
+    async fn heard_within<T>(&self, wait_ms: u64, work: impl Future<Output = T>) -> T {
+        let patience = if self.leases { HEARD_PATIENCE_MS } else { LISTEN_PATIENCE_MS };
+        self.port.wanted_for(Some(wait_ms + patience));
+        let done = work.await;
+        self.port.wanted_for(None);
+        done
+    }
+
+    /// What is to be done for waits on `node` beside asking what became of them ([`Lane::hear`]): gives those that ended, and puts
+    /// wishes that their shards have forgotten (a new term) into their queues again, each once. `false` beside them: a shard did
+    /// not take one now, or cannot be told what is held there; this is to be called again soon.
     pub async fn tend_waits(&self, node: NodeId) -> (Vec<Ended>, bool) {
         let shards = self.shared.with(|s| s.wished_shards(node));
         let is_told = self.reclaim_due(shards, Shards::begin_reclaim).await;
@@ -126,7 +101,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         // Those that are asked hear it with that, from who has a connection for it.
         let to_hear = self.shared.with(|s| {
-            let asked = s.nodes_to_ask();
+            let asked = s.nodes_to_hear();
             s.nodes_to_report().into_iter().filter(|node| !asked.contains(node)).collect::<Vec<_>>()
         });
         // What was heard here is said by who has a connection for that.
@@ -143,7 +118,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Takes in what a server tells. The waits that ended by it are kept in the same step in which it counts as received, for
-    /// who asks from then on is not told of it: whoever takes them next tells the programs ([`Lane::events`]).
+    /// who asks from then on is not told of it: whoever takes them next tells the programs ([`Lane::tend_waits`]).
     fn take_in(&self, reply: Result<Reply, Refusal>) -> Result<(), Status> {
         let reply = reply.map_err(|refusal| refusal.status)?;
         let EventsReply { events, number } = reply.read().map_err(|refusal| refusal.status)?;
@@ -207,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// The question of who only hears. What has ended may wait to be told meanwhile: that is kept.
+    /// The question to `node` on which wishes wait, or of which leases are held, and the shard that it goes through.
     fn question_of_ear(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
         let waits = !self.wished_shards(node).is_empty();
         // Leases that begin meanwhile are renewed by this answer, too.
@@ -216,22 +191,11 @@ impl Shared {
 
     /// For how long who only hears waits.
     pub(crate) fn patience_of_ear(&self, node: NodeId, wait_ms: u64) -> u64 {
-        if self.leases.asks_once(node) { 0 } else { wait_ms.min(self.leases.patience(node)) }
-    }
-
-    /// The question to `node` on which wishes wait, or of which leases are held, and the shard that it goes through. `None`:
-    /// there is neither, or there are waits that have ended, which are to be told first. (What another lane takes in after this
-    /// look, the answer to this question tells again.)
-    fn question_of_waits(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
-        let (shards, holds) = (self.wished_shards(node), self.leases.asks(node));
-        if (shards.is_empty() && !holds) || self.locks.has_ended() {
-            return None;
+        match self.leases.asks_once(node) {
+            true => 0,
+            false if self.limits.leases => wait_ms.min(self.leases.patience(node)),
+            false => wait_ms,
         }
-        let wait_ms = if holds { self.patience_of_ear(node, wait_ms) } else { wait_ms };
-        // Another lane may have seen the new term.
-        let is_due = shards.iter().any(|shard| self.shards.is_due(*shard));
-        let has_work = is_due || !self.forgotten_wishes(node).is_empty();
-        self.question(node, if has_work { wait_ms.min(EVENTS_SOON_MS) } else { wait_ms })
     }
 
     fn question(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
@@ -255,30 +219,23 @@ impl Shared {
             return Vec::new();
         }
         self.listened = Some(now);
-        let asked = self.nodes_to_ask();
+        let asked = self.nodes_to_hear();
         let leaders = self.shards.known_here().filter_map(|shard| self.map.leader(shard));
         let nodes: BTreeSet<NodeId> = leaders.filter(|node| !asked.contains(node)).collect();
         nodes.into_iter().filter_map(|node| self.question(node, 0)).collect()
     }
 
-    /// Servers for which there is a reason to call [`Lane::events`]: something waits there, has ended without being told, or is
-    /// held of it.
-    pub fn nodes_to_ask(&self) -> Vec<NodeId> {
-        let nodes: BTreeSet<NodeId> = self.nodes_with_waits().chain(self.nodes_to_hear()).collect();
-        nodes.into_iter().collect()
-    }
-
-    /// Those of them for which there is a reason to call [`Lane::hear`].
+    /// Servers for which there is a reason to call [`Lane::hear`]: something waits there, is held of it, or is to be told to it.
     pub fn nodes_to_hear(&self) -> BTreeSet<NodeId> {
         let asked = self.leases.nodes_asked().into_iter().chain(self.nodes_to_report());
         let asked = asked.filter(|node| self.names_channel(*node).is_some());
         self.wished_nodes().into_iter().chain(asked).collect()
     }
 
-    /// Those of them where programs wait for locks.
-    pub fn nodes_with_waits(&self) -> impl Iterator<Item = NodeId> + '_ {
+    /// Those for which there is one to call [`Lane::tend_waits`]: programs wait there, or have waited and are to be told.
+    pub fn nodes_with_waits(&self) -> BTreeSet<NodeId> {
         let ended = self.locks.ended_on().filter_map(|shard| self.map.leader(shard));
-        self.wished_nodes().into_iter().chain(ended)
+        self.wished_nodes().into_iter().chain(ended).collect()
     }
 }
 

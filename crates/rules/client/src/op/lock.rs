@@ -23,7 +23,7 @@ const OVERTAKEN_PAUSE_MS: u64 = 1;
 pub enum Waiting {
     /// The lock is held, or given up, as wished.
     Done,
-    /// It stands in a queue under this ticket, which [`Lane::events`] will name when it ends.
+    /// It stands in a queue under this ticket, which [`Lane::tend_waits`] will name when it ends.
     Ticket(u64),
 }
 

@@ -3,7 +3,7 @@
 use super::shard::Shard;
 use super::target::Targets;
 use crate::port::{Answer, Call, MGMTD, Outcome, Port};
-use crate::state::{Mounting, Shared};
+use crate::state::{Ended, Mounting, Shared};
 use crate::{Lane, Limits};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -19,13 +19,13 @@ use skep_types::{
     Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, Incarnation, Ino, MapVersion, Millis,
     NodeId, Reachability, Reader, ServiceKind, ShardId, TargetId, Timestamp, Uuid,
 };
-use skep_wire::meta::{MetaRequest, ShardCall};
+use skep_wire::meta::{Events, MetaRequest, Recalled, ShardCall};
 use skep_wire::mgmt::{
     HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, RegistryAge, ShardEntry, ShardState,
     SpaceReply, TargetEntry, TargetSpace,
 };
 use skep_wire::storage::StorageRequest;
-use skep_wire::{Empty, Lead, Refusal, Status, View};
+use skep_wire::{Empty, Lead, Message, Refusal, Status, View};
 
 /// The metadata server.
 pub const METAD: NodeId = NodeId(1);
@@ -93,6 +93,10 @@ pub struct Cluster {
     pub bells: usize,
     /// An answer is on its way.
     late: bool,
+    /// For how long the answer to what is asked now is wanted.
+    wanted_for: Option<u64>,
+    /// The same of what was asked for events, or told of leases.
+    pub waits: Vec<(u16, Option<u64>)>,
     /// Pages that kernels were told to drop: the mount, the file, the first byte, the number of bytes.
     pub drops: Vec<(u64, Ino, u64, u64)>,
 }
@@ -122,6 +126,8 @@ impl Default for Cluster {
             epoch_seen: 0,
             bells: 0,
             late: false,
+            wanted_for: None,
+            waits: Vec::new(),
             drops: Vec::new(),
         }
     }
@@ -345,7 +351,11 @@ impl Port for FakePort {
             shards.for_each(|shard| shard.claims_under_way = false);
         }
         for call in calls {
-            call.outcome = self.cluster.borrow_mut().handle(self.mount, call);
+            let cluster = &mut *self.cluster.borrow_mut();
+            if [Events::KIND, Recalled::KIND].contains(&call.kind) {
+                cluster.waits.push((call.kind, cluster.wanted_for));
+            }
+            call.outcome = cluster.handle(self.mount, call);
         }
         if core::mem::take(&mut self.cluster.borrow_mut().late) {
             pend_once().await;
@@ -372,6 +382,10 @@ impl Port for FakePort {
 
     fn caller(&self) -> u32 {
         self.cluster.borrow().caller
+    }
+
+    fn wanted_for(&self, ms: Option<u64>) {
+        self.cluster.borrow_mut().wanted_for = ms;
     }
 
     fn uuid(&self) -> Uuid {
@@ -428,6 +442,12 @@ pub fn lane_beside(cluster: &Rc<RefCell<Cluster>>, lane: &FakeLane) -> FakeLane 
 pub fn ear_beside(cluster: &Rc<RefCell<Cluster>>, lane: &FakeLane) -> FakeLane {
     let port = FakePort { cluster: cluster.clone(), mount: lane.port().mount };
     Lane::that_hears(lane.shared.clone(), port)
+}
+
+/// Hears what `node` has to tell, and does what that leads to for waits: those that ended.
+pub async fn heard(lane: &FakeLane, node: NodeId, wait_ms: u64) -> Vec<Ended> {
+    let _ = lane.hear(node, wait_ms).await;
+    lane.tend_waits(node).await.0
 }
 
 /// Polls once: the operation goes on until it waits for the next answer.

@@ -310,14 +310,20 @@ impl Leases {
         self.recalls.oldest(client)
     }
 
-    /// Numbers for people.
-    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 4] {
+    /// Numbers for people. Changes wait for whoever has not confirmed a recall.
+    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 7] {
         let counts = self.counts(now);
+        let oldest = self.recalls.first_out();
+        let (ms, client, ino) =
+            oldest.map_or((0, 0, 0), |(at, client, ino)| (now.since(at), client.0, ino.0));
         [
             ("leases", counts.held as u64),
             ("recalls", counts.recalls as u64),
             ("leases_broken", counts.broken),
             ("busy_inodes", counts.busy as u64),
+            ("oldest_recall_ms", ms),
+            ("oldest_recall_client", client),
+            ("oldest_recall_inode", ino),
         ]
     }
 

@@ -1,8 +1,11 @@
 //! Tests of the channel of events.
 
+use crate::job::IntoStatus;
 use crate::state::Ended;
 use crate::testing::shard::Shard;
-use crate::testing::{BOTH, Cluster, FakeLane, Fault, block_on, create, lane_beside, mount, mounted, step};
+use crate::testing::{
+    BOTH, Cluster, FakeLane, Fault, block_on, create, heard, lane_beside, mount, mounted, step,
+};
 use crate::{OpenHow, Waiting};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -27,7 +30,7 @@ fn node(lane: &FakeLane) -> NodeId {
 }
 
 fn events(lane: &FakeLane) -> Vec<(Ino, Result<(), Errno>)> {
-    let ended = block_on(lane.events(node(lane), 0)).unwrap();
+    let ended = block_on(heard(lane, node(lane), 0));
     ended.into_iter().map(|Ended { ino, result, .. }| (ino, result)).collect()
 }
 
@@ -40,13 +43,13 @@ fn a_grant_of_an_ended_term_is_nothing() {
     let file = create(&first, b"f");
     let ino = file.attr.ino;
     let other = block_on(second.open(ino, OpenHow { ..BOTH })).unwrap();
-    assert!(second.shared.borrow().nodes_to_ask().is_empty());
+    assert!(second.shared.borrow().nodes_to_hear().is_empty());
     assert_eq!(events(&second), []);
     assert_eq!(cluster.borrow().count(Events::KIND), 0);
     block_on(first.set_lock(file.handle, wish(1, WRITE))).unwrap();
     let waits = block_on(second.wait_for_lock(other.handle, wish(2, WRITE)));
     assert!(matches!(waits, Ok(Waiting::Ticket(_))));
-    assert_eq!(second.shared.borrow().nodes_to_ask(), [node(&second)]);
+    assert_eq!(second.shared.borrow().nodes_to_hear(), [node(&second)].into());
     block_on(first.set_lock(file.handle, wish(1, None))).unwrap();
     let told = |now: usize| {
         let told: usize = cluster.borrow().shard.locks.events.values().map(Vec::len).sum();
@@ -193,17 +196,21 @@ fn a_lock_granted_while_housekeeping_listens_is_told() {
         if by_signal {
             assert_eq!(block_on(second.cancel_lock(ticket)), Some(told));
         } else {
-            assert_eq!(second.shared.borrow().nodes_to_ask(), [node(&second)], "somebody is to be told");
+            assert_eq!(
+                second.shared.borrow().nodes_with_waits(),
+                [node(&second)].into(),
+                "somebody is to be told"
+            );
             assert_eq!(second.shared.borrow().wished_node(ticket), Some(node(&second)));
             assert!(
                 second.shared.borrow_mut().locks.take_refused().is_empty(),
                 "not without a look at the file"
             );
-            assert_eq!(block_on(second.events(node(&second), 10_000)), Ok(vec![told]));
+            assert_eq!(block_on(heard(&second, node(&second), 10_000)), [told]);
             assert_eq!(cluster.borrow().count(Events::KIND), 1, "without asking anybody");
         }
         assert!(
-            second.shared.borrow().nodes_to_ask().is_empty() && !second.shared.borrow().locks.has_ended()
+            second.shared.borrow().nodes_with_waits().is_empty() && !second.shared.borrow().locks.has_ended()
         );
         assert_eq!(events(&second), []);
     }
@@ -224,13 +231,13 @@ fn a_dead_server_holds_up_no_outcome() {
     cluster.borrow_mut().fail(Events::KIND, &[Fault::Unreachable, Fault::Unreachable]);
     let ended = Ended { ticket: granted.1, ino: granted.0.attr.ino, result: Ok(()) };
     {
-        let mut asking = pin!(second.events(node(&second), 0));
+        let mut asking = pin!(heard(&second, node(&second), 0));
         assert!(step(asking.as_mut()).is_pending());
         let taken = beside.shared.borrow_mut().locks.granted(granted.1).unwrap();
         beside.shared.borrow_mut().locks.keep_ended(taken);
-        assert_eq!(block_on(asking), Ok(vec![ended]));
+        assert_eq!(block_on(asking), [ended]);
     }
-    assert_eq!(block_on(second.events(node(&second), 0)), Err(Errno::EAGAIN));
+    assert_eq!(block_on(second.hear(node(&second), 0)), Err(Errno::EIO.into_status()));
     block_on(first.set_lock(waits.0.handle, wish(1, None))).unwrap();
     assert_eq!(events(&second), [(waits.0.attr.ino, Ok(()))]);
 }

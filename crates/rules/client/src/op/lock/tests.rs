@@ -3,7 +3,7 @@
 use super::*;
 use crate::limits::TOLD_AT_ONCE;
 use crate::testing::{
-    BOTH, FakeLane, Fault, block_on, create, lane_beside, mount, mounted, read, step, write,
+    BOTH, FakeLane, Fault, block_on, create, heard, lane_beside, mount, mounted, read, step, write,
 };
 use crate::{OpenHow, Opened, WriteHow};
 use core::pin::pin;
@@ -39,6 +39,10 @@ pub(super) fn claimed(lane: &FakeLane) -> Vec<(u64, u64)> {
     locks.iter().map(|one| (one.lock.start, one.lock.last)).collect()
 }
 
+fn events(lane: &FakeLane) -> Vec<Ended> {
+    block_on(heard(lane, node(lane), 0))
+}
+
 fn node(lane: &FakeLane) -> NodeId {
     lane.shared.borrow().map.leader(ShardId(0)).unwrap()
 }
@@ -58,13 +62,10 @@ fn two_mounts_and_a_queue() {
     let held = block_on(second.get_lock(other.handle, wish(1, READ, 9, 20))).unwrap().unwrap();
     assert!((held.start, held.last, second.is_own(&held), first.is_own(&held)) == (0, 9, false, true));
     let ticket = waiting(&second, &other, wish(1, READ, 9, 20));
-    assert_eq!(block_on(second.events(node(&second), 0)), Ok(Vec::new()));
+    assert_eq!(events(&second), []);
     block_on(first.flush(file.handle, 1)).unwrap();
-    assert_eq!(
-        block_on(second.events(node(&second), 0)),
-        Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
-    );
-    assert_eq!(block_on(second.events(node(&second), 0)), Ok(Vec::new()));
+    assert_eq!(events(&second), [Ended { ticket, ino: file.attr.ino, result: Ok(()) }]);
+    assert_eq!(events(&second), []);
     assert_eq!(block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))), Err(Errno::EAGAIN));
     block_on(second.release(other.handle));
     block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))).unwrap();
@@ -87,7 +88,7 @@ fn locks_carry_what_was_written_under_them() {
         let content = alloc::vec![round as u8 + 1; len];
         write(&first, &file, 0, &content);
         block_on(first.set_lock(file.handle, wish(1, None, 0, 0))).unwrap();
-        let ended = block_on(second.events(node(&second), 0)).unwrap();
+        let ended = events(&second);
         assert_eq!(ended[0].ticket, ticket);
         block_on(second.look_again(ended[0].ino));
         assert_eq!(cluster.borrow_mut().drops.drain(..).collect::<Vec<_>>(), [(2, ended[0].ino, 0, 0)]);
@@ -179,13 +180,10 @@ fn a_restart_forgets_nothing() {
     block_on(first.getattr(file.attr.ino)).unwrap();
     block_on(first.housekeeping());
     assert_eq!(cluster.borrow().shard.locks.held.len() as u64, LOCKS);
-    assert_eq!(block_on(second.events(node(&second), 0)), Ok(Vec::new()));
+    assert_eq!(events(&second), []);
     assert_eq!(cluster.borrow().shard.locks.queue.len(), 1, "the wish is there again");
     block_on(first.flush(file.handle, 1)).unwrap();
-    assert_eq!(
-        block_on(second.events(node(&second), 0)),
-        Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
-    );
+    assert_eq!(events(&second), [Ended { ticket, ino: file.attr.ino, result: Ok(()) }]);
 }
 
 /// Goal: the end of a session ends every wait, and a program that believes in a lock which went with it gets EIO
@@ -201,8 +199,8 @@ fn an_eviction_ends_waits() {
     block_on(second.set_lock(other.handle, wish(2, WRITE, 20, 29))).unwrap();
     let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
     cluster.borrow_mut().fail(Events::KIND, &[Fault::Refuse(Status::FENCED)]);
-    let ended = block_on(second.events(node(&second), 0));
-    assert_eq!(ended, Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Err(Errno::ENOTCONN) }]));
+    let ended = events(&second);
+    assert_eq!(ended, [Ended { ticket, ino: file.attr.ino, result: Err(Errno::ENOTCONN) }]);
     let server = node(&second);
     second.shared.borrow_mut().nodes.confirm_events(server, 50);
     block_on(second.housekeeping());
@@ -385,7 +383,7 @@ fn a_doubt_waits_for_its_owners_wish() {
             block_on(keeping);
         }
     }
-    let ended = block_on(second.events(node(&second), 0)).unwrap();
+    let ended = events(&second);
     assert_eq!(ended, [Ended { ticket, ino: file.attr.ino, result: Ok(()) }]);
     let held = |owner| {
         let cluster = cluster.borrow();
@@ -522,7 +520,7 @@ fn an_outcome_before_the_answer() {
     }
     block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
     let beside = lane_beside(&cluster, &second);
-    let ended = block_on(beside.events(node(&second), 0)).unwrap();
+    let ended = events(&beside);
     assert_eq!(ended.iter().map(|one| one.result).collect::<Vec<_>>(), [Ok(())]);
     assert_eq!(block_on(wanting), Ok(Waiting::Ticket(ended[0].ticket)));
     block_on(beside.housekeeping());
@@ -557,16 +555,16 @@ fn a_grant_of_an_ended_life_is_none() {
             block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
             cluster.borrow_mut().fail(Events::KIND, &[Fault::LateAnswer]);
             {
-                let mut told = pin!(second.events(node(&second), 0));
+                let mut told = pin!(heard(&second, node(&second), 0));
                 while cluster.borrow().count(Events::KIND) == 0 {
                     assert!(step(told.as_mut()).is_pending());
                 }
                 next_life();
-                assert_eq!(block_on(told), Ok(Vec::new()));
+                assert_eq!(block_on(told), []);
             }
-            assert_eq!(block_on(second.events(node(&second), 0)), Ok(Vec::new()));
+            assert_eq!(events(&second), []);
             block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
-            let ended = block_on(second.events(node(&second), 0)).unwrap();
+            let ended = events(&second);
             assert_eq!(ended, [Ended { ticket, ino: file.attr.ino, result: Ok(()) }]);
         } else {
             cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LateAnswer]);

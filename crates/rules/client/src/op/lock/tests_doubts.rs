@@ -2,7 +2,7 @@
 
 use super::tests::{READ, WRITE, claimed, open, waiting, wish};
 use super::*;
-use crate::testing::{Fault, block_on, create, mount, mounted};
+use crate::testing::{Fault, block_on, create, heard, mount, mounted};
 use skep_types::SetAttr;
 use skep_wire::Message;
 use skep_wire::meta::{Commit, Reclaim};
@@ -150,7 +150,7 @@ fn a_wish_in_doubt_is_put_right() {
         cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LoseRequest]);
         let node = second.shared.borrow().map.leader(ShardId(0)).unwrap();
         for _ in 0..1 + usize::from(answered) {
-            assert_eq!(block_on(second.events(node, 0)), Ok(Vec::new()));
+            assert_eq!(block_on(heard(&second, node, 0)), []);
         }
         assert_eq!(second.shared.borrow().locks.wish_of(ticket).unwrap().unsure, !answered);
         assert_eq!(block_on(second.cancel_lock(ticket)).unwrap().result, Err(Errno::EINTR));

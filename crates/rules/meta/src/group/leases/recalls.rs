@@ -150,6 +150,12 @@ impl Recalls {
         self.told.values().any(|told| told.ino.shard() == shard)
     }
 
+    /// Of those that are not confirmed the one that went out first: when, to whom, and about what.
+    pub fn first_out(&self) -> Option<(Millis, ClientId, Ino)> {
+        let all = self.told.iter().map(|((client, _), told)| (told.at, *client, told.ino));
+        all.min_by_key(|(at, ..)| *at)
+    }
+
     /// Those who have not confirmed all.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.told.keys().map(|(client, _)| *client)

@@ -329,4 +329,26 @@ fn what_several_keep_changing_is_lent_to_nobody() {
     assert!(table.ask(2, dir(7)).0.is_some(), "cached again within ten seconds of quiet");
 }
 
+/// Goal: it is told who keeps changes waiting for longest, for how long, and with what; nobody, when all have confirmed.
+#[test]
+fn who_holds_up_changes_is_told() {
+    let mut table = Table::new();
+    assert!(table.ask(3, dir(7)).0.is_some() && table.ask(2, dir(8)).0.is_some());
+    let slowest = |table: &Table| {
+        let gauges = table.leases.gauges(table.now);
+        ["oldest_recall_ms", "oldest_recall_client", "oldest_recall_inode"]
+            .map(|name| gauges.iter().find(|gauge| gauge.0 == name).unwrap().1)
+    };
+    assert_eq!(slowest(&table), [0, 0, 0]);
+    let first = table.recall(100, 1, &[(dir(7), name("a"))]).1;
+    table.now.0 += 1_500;
+    let second = table.recall(101, 1, &[(dir(8), name("a"))]).1;
+    table.now.0 += 500;
+    assert_eq!(slowest(&table), [2_000, 3, dir(7).0]);
+    table.leases.confirmed(ClientId(3), first[0].1.number);
+    assert_eq!(slowest(&table), [500, 2, dir(8).0]);
+    table.leases.confirmed(ClientId(2), second[0].1.number);
+    assert_eq!(slowest(&table), [0, 0, 0]);
+}
+
 mod model;
