@@ -166,13 +166,6 @@ impl Actor {
         };
         let how = WriteHow { append: true, ..WriteHow::default() };
         let written = self.lane.write(handle, 0, &content(number, len), how).await;
-        let is_short = written.is_ok_and(|n| n < len as usize) || written == Err(Errno::ENOSPC);
-        if is_short && self.was_sealed(log).await {
-            // In front of a hole below the cut of a full target: as on a local disk, and the program is told how much, or
-            // that it is nothing.
-            self.hub.borrow_mut().coverage.hit("an append ended at a hole of a full target");
-            return Ok(None);
-        }
         let hub = &mut *self.hub.borrow_mut();
         hub.say(format_args!("{} is told {written:?} of record {number}", self.id));
         let living = session.is_some_and(|client| hub.fields.living.contains(&client));
@@ -195,13 +188,6 @@ impl Actor {
                 Err(Failed)
             }
         }
-    }
-
-    /// Has a log gone on elsewhere? Nobody may be short of room before that was tried.
-    async fn was_sealed(&self, log: usize) -> bool {
-        let ino = self.hub.borrow().fields.logs[log].ino;
-        let found = self.lane.inspect(ino).await;
-        found.is_ok_and(|found| found.layout.extents.iter().any(|extent| !extent.cuts.is_empty()))
     }
 
     async fn look_at_log(&self, log: usize, ino: Ino) -> Result<(), Failed> {

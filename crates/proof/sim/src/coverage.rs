@@ -138,8 +138,6 @@ pub const RARE: &[&str] = &[
     "a dead metad lost its power",
     "a growth was given up",
     "a growth's chunks were deleted a second time",
-    "an append ended at a hole of a full target",
-    "a kept file had a hole of a full target",
     "a withheld shard was given to who has it",
     "a shard that did not come was given to another metad",
     "mgmtd was put back from before two moves of a shard",
@@ -147,6 +145,9 @@ pub const RARE: &[&str] = &[
     "newer rows of a shard were said to be lost",
     "a task had no server",
     "a mount showed what a power cut took",
+    "the last answer that a mount heard came late",
+    "a change was given up that arrived",
+    "a shard forgot an open of which nobody was told",
 ];
 
 /// Counts of markers.

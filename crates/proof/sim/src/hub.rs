@@ -157,6 +157,8 @@ pub struct Hub {
     pub stopped: BTreeMap<u32, u64>,
     /// Leases.
     pub lending: Lending,
+    /// The term of this shard is to end.
+    pub term_ends: Option<(NodeId, ShardId)>,
     /// Requests of programs that are on their way, by life and node.
     pub pooled: BTreeMap<(u32, NodeId), usize>,
     /// Rounds of requests of each lane.
@@ -193,7 +195,9 @@ impl Hub {
     pub fn new(seed: u64, options: &Options) -> Self {
         let Options { canary, whole_trace, leases, .. } = *options;
         let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
-        let theme = if leases { Some(Theme::Names) } else { canary.and_then(Canary::theme) };
+        let lending = Lending::draw(seed, canary, leases);
+        let is_about_names = leases || lending.moment.is_some();
+        let theme = if is_about_names { Some(Theme::Names) } else { canary.and_then(Canary::theme) };
         let deeds = Deeds::draw(&mut rng, theme);
         let hosts = Hosts::draw(&mut rng);
         Self {
@@ -230,7 +234,8 @@ impl Hub {
             kernels: BTreeMap::new(),
             locks_dirs: canary.is_some() || !seed.is_multiple_of(4),
             stopped: BTreeMap::new(),
-            lending: Lending::draw(seed, canary, leases),
+            lending,
+            term_ends: None,
             pooled: BTreeMap::new(),
             rounds: BTreeMap::new(),
             kept: Kept::default(),

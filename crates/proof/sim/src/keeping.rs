@@ -3,7 +3,7 @@
 
 use crate::deeds::Keeping;
 use crate::drive::{SimLane, read};
-use crate::hub::{Cut, HubRef};
+use crate::hub::HubRef;
 use crate::kept::{CELL, CELLS, HEAD, KeptFile, SMALL_CELLS, bytes_of};
 use crate::loss::give_up;
 use crate::program::{Actor, Failed, session_of};
@@ -271,10 +271,6 @@ impl Actor {
                 }
             }
             Ok(_) | Err(Errno::EINTR | Errno::EIO | Errno::ENOTCONN) => {}
-            // A power cut may have made a hole below the cut of a full target, where nothing fits any more.
-            Err(Errno::ENOSPC) if hub.cuts.contains(&Cut::Storaged) => {
-                hub.coverage.hit("a kept file had a hole of a full target");
-            }
             // Its name is there, so it is too.
             Err(errno) => {
                 hub.fail(format!("{}: a write to kept file {at} gives {errno}", self.id));

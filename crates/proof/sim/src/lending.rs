@@ -3,12 +3,14 @@
 
 use crate::Canary;
 use crate::drive::SimLane;
-use crate::hub::{Hub, HubRef, LaneId};
+use crate::hub::{Hub, HubRef, LaneId, METADS_MAX};
+use crate::moments::{Moment, NEVER_BUSY, SLOW};
 use crate::port::SharedRef;
+use crate::world::HEARERS;
 use skep_client::Port;
 use skep_model::Rng;
 use skep_types::NodeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -27,15 +29,19 @@ const WISH: u64 = 85;
 const EVENTS_MS: u64 = 400;
 /// Pause before the next question where one failed.
 const AGAIN_MS: u64 = 30;
+/// Of a hundred times that something befalls who hears recalls, in seeds that are about the last answer, it is that.
+const LAST_ANSWER: u64 = 80;
 /// Connections of a mount to a server that its programs share, with the canary of who confirms by one of them.
 const POOL: usize = 1;
 /// What is late is taken in within so many milliseconds.
 const HEARD_MS: u64 = 8;
-/// Who has nothing to ask looks this often, and when its mount has something new.
-const LOOK_MS: u64 = 200;
+/// Who has nothing to ask looks this often whether there is something, while its mount has leases and while it has none; and
+/// when the bell is rung.
+const LOOK_MS: u64 = 100;
+const IDLE_LOOK_MS: u64 = 5_000;
 
 /// What a seed is like.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lending {
     /// Mounts may wish.
     pub on: bool,
@@ -54,8 +60,17 @@ pub struct Lending {
     late: BTreeMap<u32, u64>,
     /// Mounts whose confirmations are lost until then.
     mute: BTreeMap<u32, u64>,
+    /// Mounts whose questions for recalls are lost until then.
+    unheard: BTreeMap<u32, u64>,
     /// Mounts in which who hears recalls does not run until then.
     deaf: BTreeMap<u32, (u64, u64)>,
+    /// The rare moment that the seed is about.
+    pub moment: Option<Moment>,
+    /// Names that lanes are about to change, and the one that is worth a look.
+    pub doing: BTreeMap<LaneId, &'static [u8]>,
+    pub eyed: Option<&'static [u8]>,
+    /// Who hears recalls is to look.
+    rung: BTreeSet<LaneId>,
     /// Nobody looks at anything any more, and nothing is renewed.
     pub over: bool,
     /// Programs do nothing but look until then.
@@ -74,12 +89,10 @@ impl Lending {
         let on = canary.map_or(on || always, Canary::is_of_leases);
         let ms = if rng.percent(NONE) && canary.is_none() { 0 } else { rng.pick(&TERMS) };
         let most_ms = ms.max(rng.pick(&TERMS));
-        // What is busy is not lent: some bugs are met where little happens.
-        let is_calm = matches!(canary, Some(Canary::GivenUpCreate | Canary::KeepsLeaseOverTerm));
-        let busy_at = rng.pick(&[None, None, Some(4), Some(2)]).filter(|_| !is_calm);
-        let slow = rng.pick(if is_calm { &[3] } else { &[1, 1, 3] });
-        let interrupted = rng.pick(if is_calm { &[200] } else { &[20, 60, 200] });
-        Self {
+        let busy_at = rng.pick(&[None, None, Some(4), Some(2)]);
+        let slow = rng.pick(&[1, 1, 3]);
+        let interrupted = rng.pick(&[20, 60, 200]);
+        let drawn = Self {
             on,
             ms,
             most_ms,
@@ -90,14 +103,27 @@ impl Lending {
             cache: rng.pick(&[None, None, Some(4 << 10), Some(24 << 10)]),
             recalls_kept: rng.pick(&[None, None, Some(2)]),
             own_changes: rng.pick(&[None, None, Some(3)]),
-            late: BTreeMap::new(),
-            mute: BTreeMap::new(),
-            deaf: BTreeMap::new(),
-            over: false,
-            rest: 0,
-            deep: false,
             slow,
             interrupted,
+            ..Self::default()
+        };
+        match Moment::draw(seed, canary).filter(|_| on) {
+            Some(moment) => Self::about(seed, moment),
+            None => drawn,
+        }
+    }
+
+    /// What is busy is not lent, and what is small is soon full: some moments are met only where little happens.
+    fn about(seed: u64, moment: Moment) -> Self {
+        let ms = moment.term(seed);
+        Self {
+            on: true,
+            ms,
+            most_ms: ms,
+            busy_at: Some(NEVER_BUSY),
+            slow: SLOW,
+            moment: Some(moment),
+            ..Self::default()
         }
     }
 
@@ -171,6 +197,11 @@ impl Lending {
         self.mute.get(&life).is_some_and(|until| now < *until)
     }
 
+    /// Does nothing arrive of what who hears recalls asks in this life?
+    pub fn is_unheard(&self, life: u32, now: u64) -> bool {
+        self.unheard.get(&life).is_some_and(|until| now < *until)
+    }
+
     /// Does nobody hear recalls in this life?
     pub fn is_deaf(&self, life: u32, now: u64) -> bool {
         self.deaf.get(&life).is_some_and(|(from, until)| *from <= now && now < *until)
@@ -181,14 +212,44 @@ impl Lending {
         self.late.clear();
         self.mute.clear();
         self.deaf.clear();
+        self.unheard.clear();
         self.rest = 0;
     }
 }
 
 impl Hub {
+    /// Rings for those who hear recalls in this life: there may be something to ask for.
+    pub fn ring(&mut self, life: u32) {
+        if !self.lending.on {
+            return;
+        }
+        let hearers = (0..METADS_MAX).map(|at| LaneId { life, lane: (HEARERS + at) as u32 });
+        let due = self.now + 1;
+        for lane in hearers {
+            self.lending.rung.insert(lane);
+            self.timers.push((due, lane));
+        }
+    }
+
+    /// What a mount is told now comes late, and it hears nothing else for longer than leases hold; nor does anybody look.
+    fn last_answer(&mut self, life: u32, calm_at: u64) {
+        let term = self.lending.most_ms;
+        let late = self.now + term / 2 + self.rng.below(term / 2);
+        let until = (late + term + term / 4).min(calm_at);
+        self.coverage.hit("the last answer that a mount heard came late");
+        self.say(format_args!("what life {life} is told comes at {late}, and nothing else until {until}"));
+        (self.lending.rest, self.lending.deep) = (until, true);
+        self.lending.late.insert(life, late);
+        self.lending.unheard.insert(life, until);
+    }
+
     /// Recalls come late to a mount, or are not heard there, or not confirmed: for less and for more than leases hold. `true`:
     /// who hears them is to be woken then.
     pub fn disturb_recalls(&mut self, life: u32, calm_at: u64) -> Option<u64> {
+        if self.is_about(Moment::LastAnswer) && self.rng.percent(LAST_ANSWER) {
+            self.last_answer(life, calm_at);
+            return None;
+        }
         let most = 3 * self.lending.most_ms.max(200);
         let until = (self.now + 20 + self.rng.below(most)).min(calm_at);
         // What befalls them may befall a mount of which nothing else is heard.
@@ -248,23 +309,24 @@ pub async fn connection_of_pool(hub: &HubRef, lane: LaneId, node: NodeId) {
 }
 
 /// Hears what one server tells, for ever: what became of waiting locks, terms that begin, and what shards take back. It does
-/// nothing else.
+/// nothing else. It begins when the bell was rung, or at its next look, as the thread of a mount does.
 pub async fn hear_events(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, node: NodeId, id: LaneId) {
+    let asks = || !hub.borrow().lending.over && shared.borrow().nodes_to_hear().contains(&node);
     loop {
-        let asks = || !hub.borrow().lending.over && shared.borrow().nodes_to_hear().contains(&node);
-        if asks() {
+        while asks() {
             if let Err(errno) = lane.hear(node, EVENTS_MS).await {
                 hub.borrow_mut().say(format_args!("{id} hears nothing of node {node}: {errno}"));
                 lane.port().pause(AGAIN_MS).await;
             }
-            continue;
         }
+        let is_idle = shared.borrow().leases.nodes().is_empty();
         let due = {
             let hub = &mut *hub.borrow_mut();
-            let due = hub.now + LOOK_MS;
+            let due = hub.now + if is_idle { IDLE_LOOK_MS } else { LOOK_MS };
             hub.timers.push((due, id));
             due
         };
-        poll_fn(|_| if asks() || hub.borrow().now >= due { Poll::Ready(()) } else { Poll::Pending }).await;
+        let is_rung = || hub.borrow_mut().lending.rung.remove(&id);
+        poll_fn(|_| if is_rung() || hub.borrow().now >= due { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 }

@@ -26,6 +26,7 @@ mod looking;
 mod loss;
 mod metad;
 mod mgmtd;
+mod moments;
 mod narrow;
 mod network;
 mod paging;
@@ -219,14 +220,6 @@ impl Canary {
             _ if self.is_of_leases() => 50,
             _ => u64::MAX,
         }
-    }
-
-    /// Must it be found? These are not, so far (`docs/design/leases.md`, section 12): they can be run by name.
-    pub fn must_be_found(self) -> bool {
-        !matches!(
-            self,
-            Self::KeepsLeaseOverTerm | Self::GivenUpCreate | Self::ReopensUnseen | Self::CoverFollowsNewName
-        )
     }
 
     /// What the seeds are about in which it is looked for.

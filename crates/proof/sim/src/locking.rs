@@ -163,7 +163,11 @@ impl Actor {
             false => self.lane.set_lock(handle, wish).await,
             true => match self.lane.wait_for_lock(handle, wish).await {
                 Ok(Waiting::Done) => Ok(()),
-                Ok(Waiting::Ticket(ticket)) => self.stand_in_line(ticket).await,
+                Ok(Waiting::Ticket(ticket)) => {
+                    // Who hears recalls is told of that, too.
+                    self.hub.borrow_mut().ring(self.id.life);
+                    self.stand_in_line(ticket).await
+                }
                 Err(errno) => Err(errno),
             },
         };

@@ -82,7 +82,8 @@ async fn look(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId) {
     }
     let (name, stopped) = {
         let hub = &mut *hub.borrow_mut();
-        (hub.rng.pick(&NAMES), hub.is_stopped(id.life))
+        let name = hub.eyed().unwrap_or_else(|| hub.rng.pick(&NAMES));
+        (name, hub.is_stopped(id.life))
     };
     let found = Vfs::enter(hub, lane, id).stat(name).await;
     let hub = &mut *hub.borrow_mut();

@@ -11,8 +11,8 @@ use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use crate::world::is_hearer;
 use skep_client::{Answer, Outcome};
-use skep_types::{ClientId, Decode, Errno, FenceEpoch, Incarnation, NodeId};
-use skep_wire::meta::{AskHistory, AskOutcome, Decide, FetchRows, Prepare, Recalled};
+use skep_types::{ClientId, Decode, Errno, FenceEpoch, Incarnation, NodeId, Reader};
+use skep_wire::meta::{AskHistory, AskOutcome, Decide, FetchRows, Prepare, Recalled, ShardCall};
 use skep_wire::storage::{DeleteChunks, SealChunk, StatChunks, TrimChunk, WriteChunk};
 use skep_wire::{Flags, Header, Message, Refusal, Status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -318,13 +318,16 @@ impl Network {
         self.come_twice(&flight, arrival, hub, queue);
         let kind = flight.kind;
         self.flights.insert(id, flight);
-        let is_mute = kind == Recalled::KIND && hub.lending.is_mute(side, hub.now);
+        let is_mute = kind == Recalled::KIND && hub.lending.is_mute(side, hub.now) || asks_no_more(from, hub);
         if hub.permille(self.weather.lose_request) || is_mute {
             hub.coverage.hit("a request was lost");
             hub.say(format_args!("call {id} is lost on its way"));
             let due = hub.now + hub.rng.below(PATIENCE_MAX);
             self.break_off(id, due, hub, queue);
             self.flights.remove(&id);
+        } else if let Some((due, later)) = gives_up(from, kind, hub) {
+            self.break_off(id, due, hub, queue);
+            queue.at(arrival + later, &mut hub.rng, Event::Arrive(id));
         } else if self.is_late(kind, hub) {
             // The sender gives up first. Whether the request is still read decides the daemon.
             self.break_off(id, hub.now + hub.rng.below(20), hub, queue);
@@ -480,7 +483,10 @@ impl Network {
             hub.coverage.hit("a request passed where its answer does not");
         }
         let lost = hub.permille(self.weather.lose_reply) || blocked;
-        if lost && !flight.settled {
+        if let Some(due) = flight.is_forgotten(status, hub) {
+            hub.say(format_args!("the answer to call {id} is lost, and the term ends"));
+            self.break_off(id, due, hub, queue);
+        } else if lost && !flight.settled {
             hub.coverage.hit("a reply was lost");
             hub.say(format_args!("the answer to call {id} is lost"));
             let due = hub.now + hub.rng.below(PATIENCE_MAX);
@@ -517,6 +523,17 @@ impl Network {
     }
 }
 
+/// Does its program give up a request? When, and how much later it arrives.
+fn gives_up(from: From, kind: u16, hub: &mut Hub) -> Option<(u64, u64)> {
+    let From::Lane(lane) = from else { return None };
+    hub.gives_up(lane, kind)
+}
+
+/// Nothing passes from who hears recalls.
+fn asks_no_more(from: From, hub: &Hub) -> bool {
+    matches!(from, From::Lane(lane) if is_hearer(&lane) && hub.lending.is_unheard(lane.life, hub.now))
+}
+
 /// What is told to who hears recalls may be held up.
 fn late_until(from: From, hub: &Hub) -> Option<u64> {
     match from {
@@ -528,6 +545,16 @@ fn late_until(from: From, hub: &Hub) -> Option<u64> {
 impl Flight {
     fn payload_too_long(&self, payload: &[u8]) -> bool {
         payload.len() > self.room
+    }
+
+    /// Is the answer lost, and its shard forgets what it opened? When that is heard.
+    fn is_forgotten(&self, status: Status, hub: &mut Hub) -> Option<u64> {
+        let From::Lane(lane) = self.from else { return None };
+        if self.settled || status != Status(0) {
+            return None;
+        }
+        let shard = || ShardCall::decode(&mut Reader::new(&self.body)).ok().map(|call| call.shard);
+        hub.forgets((lane, self.node), self.kind, shard)
     }
 }
 

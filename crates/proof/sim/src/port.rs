@@ -238,4 +238,8 @@ impl Port for SimPort {
     fn work_waits(&self) {
         self.hub.borrow_mut().work.insert(self.lane.life);
     }
+
+    fn is_lent(&self) {
+        self.hub.borrow_mut().ring(self.lane.life);
+    }
 }

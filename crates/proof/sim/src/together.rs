@@ -4,6 +4,7 @@
 use crate::Canary;
 use crate::arena::{BOX, Names, Version};
 use crate::drive::read;
+use crate::moments::Moment;
 use crate::program::{Actor, Failed, session_of};
 use crate::vfs::{Made, Vfs};
 use skep_client::{CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
@@ -27,7 +28,7 @@ const INTERRUPTED_MS: u64 = 600;
 const WRITTEN: u64 = 40;
 const OPEN_MS: u64 = 250;
 /// Steps here are numbered from this on, apart from those of the books.
-const STEPS_FROM: u64 = 1 << 40;
+pub const STEPS_FROM: u64 = 1 << 40;
 
 /// One question to the cluster.
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +107,11 @@ impl Actor {
         if !hub.shared.wanted.is_empty() && hub.rng.percent(50) {
             return Deed::Create(hub.rng.pick(&hub.shared.wanted).1);
         }
-        match hub.rng.below(13) {
+        let kind = match hub.lending.moment {
+            Some(moment) => moment.deed(&mut hub.rng),
+            None => hub.rng.below(13),
+        };
+        match kind {
             0 | 1 => Deed::Create(one),
             2 => Deed::Open(one),
             3 => Deed::Mkdir(one),
@@ -132,6 +137,7 @@ impl Actor {
             let step = STEPS_FROM + hub.last_deed;
             hub.at_step.insert(self.id, step);
             hub.say(format_args!("{} does {deed:?}", self.id));
+            hub.is_about_to(self.id, needs(deed));
             let interrupted = hub.lending.interrupted();
             if interrupted > 0 && !hub.calm && hub.permille(interrupted) {
                 let at = hub.now + hub.rng.below(60);
@@ -146,7 +152,8 @@ impl Actor {
         let rest = {
             let hub = &mut *self.hub.borrow_mut();
             let rests = hub.lending.on && matches!(told, Err(Errno::EINTR));
-            if rests { hub.rng.below(INTERRUPTED_MS) } else { 0 }
+            let least = if hub.is_about(Moment::GivenUp) { INTERRUPTED_MS } else { 0 };
+            if rests { least + hub.rng.below(INTERRUPTED_MS) } else { 0 }
         };
         if rest > 0 {
             // What it gave up may still be made, as long as it does nothing else.
@@ -219,7 +226,8 @@ impl Actor {
     async fn write_new(&self, handle: u64) {
         let ms = {
             let hub = &mut *self.hub.borrow_mut();
-            let writes = hub.lending.on && !hub.calm && hub.rng.percent(WRITTEN);
+            let written = if hub.is_about(Moment::Forgotten) { 100 } else { WRITTEN };
+            let writes = hub.lending.on && !hub.calm && hub.rng.percent(written);
             if writes { 1 + hub.rng.below(OPEN_MS) } else { 0 }
         };
         if ms > 0 {

@@ -16,6 +16,7 @@ mod upkeep;
 
 pub use end::INODE_TABLE;
 pub use lent::is_hearer;
+pub use seats::HEARERS;
 
 use crate::hub::{CallId, Hub, HubRef, LaneId, METADS_MAX};
 use crate::metad::{Faulty, Metad};
@@ -273,6 +274,7 @@ impl World {
                 )
             };
             self.evict();
+            self.end_asked_term();
             let provoked = self.hub.borrow_mut().provoked.take();
             if let Some(due) = provoked {
                 self.at(due, Event::Provoked);
@@ -295,9 +297,6 @@ impl World {
                 let lane = LaneId { life, lane: LANES as u32 };
                 hub.nudged.insert(life);
                 self.queue.at(hub.now + 50, &mut hub.rng, Event::Wake(lane));
-                // Something may be held that was not.
-                let hearers = self.tasks.keys().filter(|lane| lane.life == life && is_hearer(lane));
-                hearers.for_each(|lane| self.queue.at(hub.now + 1, &mut hub.rng, Event::Wake(*lane)));
             }
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Job<'a> {
     pub of: [Option<Ino>; 2],
     /// The names that it changes, with their directories.
     pub names: [Option<(Ino, Box<[u8]>)>; 2],
+    /// The number of the open of what it makes.
+    pub makes_open: Option<u64>,
     /// It may have been executed by an earlier try.
     pub unsure: bool,
     /// A server has said what became of it.
@@ -114,6 +116,7 @@ impl Job<'_> {
             changing,
             of: [None; 2],
             names: [None, None],
+            makes_open: None,
             unsure: false,
             is_answered: false,
             sent: None,

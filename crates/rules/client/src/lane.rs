@@ -157,6 +157,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if let Some(change) = change {
             self.own_change_ends(&mut job, change);
         }
+        if let (To::Shard(shard), Some(number), true) =
+            (job.to, job.makes_open, job.unsure && !job.is_answered)
+        {
+            // It may be open for this mount by now, or later, and nobody here will close it.
+            self.shared.with(|s| s.closes.add_untold(shard, number));
+            self.port.work_waits();
+        }
         (job.take(), job.told)
     }
 

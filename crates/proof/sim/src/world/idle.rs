@@ -210,7 +210,10 @@ impl Program {
             };
             let opened = self.lane.open(other, BOTH).await.map_err(|errno| format!("open: {errno}"))?;
             match self.lane.wait_for_lock(opened.handle, self.wish(Some(LockKind::Write))).await {
-                Ok(Waiting::Ticket(ticket)) => awaited = Some((opened.handle, ticket)),
+                Ok(Waiting::Ticket(ticket)) => {
+                    self.hub.borrow_mut().ring(self.id.life);
+                    awaited = Some((opened.handle, ticket));
+                }
                 told => return Err(format!("a lock that another mount holds: {told:?}")),
             }
         }

@@ -69,15 +69,20 @@ impl World {
     }
 
     /// A recall that a mount does not confirm, though it asks there, and nothing is in its way. (Where the answer was lost that
-    /// lent it, the mount does not know that it has something to hear: it is passed over.)
+    /// lent it, the mount does not know that it has something to hear: it is passed over. What it has to tell is no reason to
+    /// ask at once: nobody rings for that.)
     fn unconfirmed(&self, seat: &Seat, recalled: &mut Recalled, hub: &Hub) -> Option<String> {
         // At the very end nobody hears any more.
         let is_calm = self.calm_at.is_some_and(|at| hub.now > at + CALM_FOR_MS) && !hub.lending.over;
         let client = seat.shared.borrow().session.open().filter(|_| is_calm)?.client;
-        let asks = seat.shared.borrow().nodes_to_hear();
+        let asks = |node| {
+            let shared = seat.shared.borrow();
+            let holds = shared.leases.holds(node) && shared.nodes_to_hear().contains(&node);
+            holds || shared.nodes_with_waits().contains(&node)
+        };
         for metad in &self.metads {
             let oldest = metad.server().and_then(|server| server.oldest_recall(client));
-            let Some(out) = oldest.filter(|_| asks.contains(&metad.node)) else {
+            let Some(out) = oldest.filter(|_| asks(metad.node)) else {
                 recalled.remove(&metad.node);
                 continue;
             };

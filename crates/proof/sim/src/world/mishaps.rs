@@ -4,6 +4,7 @@ use super::World;
 use crate::Canary;
 use crate::deeds::Theme;
 use crate::hub::{HOSTS, Hub};
+use crate::moments::Moment;
 use crate::network::{Weather, side_of_node};
 use crate::queue::Event;
 use skep_client::MGMTD;
@@ -29,11 +30,9 @@ const JUMP_MAX: u64 = 20_000;
 
 /// Mishaps that have to do with older copies of directories.
 const BACKUPS: std::ops::RangeInclusive<u8> = 19..=21;
-/// Deaths before answers, and requests that come late, with canaries that nothing else would find.
-const DIES_OFTEN: u64 = 30;
-const LATE_OFTEN: u64 = 200;
-/// The mishap of who hears recalls.
+/// The mishap of who hears recalls, and how often it comes in seeds that are about that.
 const RECALLS: u8 = 23;
+const OFTEN: u64 = 60;
 /// Longest time for which a disk is nearly full, in milliseconds.
 const LOW_MAX: u64 = 5_000;
 /// Looks for a request at work before a client's connections end.
@@ -75,6 +74,7 @@ impl Mood {
         }
         if hub.lending.on {
             let times = rng.pick(&[1, 4, 12]);
+            let times = if hub.lending.moment == Some(Moment::LastAnswer) { OFTEN } else { times };
             deck.extend((0..times).map(|_| RECALLS));
         }
         deck.push(1);
@@ -103,10 +103,7 @@ impl Mood {
         let weather = Weather {
             lose_request: rng.pick(&[0, 2, 10, 30]),
             lose_reply: rng.pick(&[0, 2, 10, 30]),
-            late: match hub.canary {
-                Some(Canary::GivenUpCreate) => LATE_OFTEN,
-                _ => rng.pick(&[0, 2, 10, 30]),
-            },
+            late: rng.pick(&[0, 2, 10, 30]),
             hold_up: rng.pick(&[0, 5, 50]),
             twice: match hub.deeds.theme {
                 Theme::Afar => TWICE,
@@ -117,10 +114,7 @@ impl Mood {
         };
         let mood = Self {
             calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
-            dies_before_reply: match hub.canary {
-                Some(Canary::ReopensUnseen) => DIES_OFTEN,
-                _ => rng.pick(&[0, 0, 1, 5]),
-            },
+            dies_before_reply: rng.pick(&[0, 0, 1, 5]),
             deposes: seed.is_multiple_of(4) || hub.canary == Some(Canary::OldTermsTrim),
             detours,
             pause_max: rng.pick(&[800, 2_000, 5_000]),
@@ -246,6 +240,14 @@ impl World {
         }
         let shard = shards[self.draw(shards.len() as u64) as usize];
         self.end_term_of(node, shard);
+    }
+
+    /// The term of a shard is to end.
+    pub(super) fn end_asked_term(&mut self) {
+        let ends = self.hub.borrow_mut().term_ends.take();
+        if let Some((node, shard)) = ends {
+            self.end_term_of(node, shard);
+        }
     }
 
     /// The term of this shard ends, and the next begins. `false`: its server is down.

@@ -31,7 +31,7 @@ const SYNCER: usize = LANES + 3;
 /// The lane of the program that only looks, which outlives its mount.
 pub(super) const LOOKER: usize = LANES + 4;
 /// From here on lanes that hear what servers tell, one for each metadata server.
-pub(super) const HEARERS: usize = LANES + 5;
+pub const HEARERS: usize = LANES + 5;
 
 /// By server: when the oldest recall went out that is not confirmed, and when that was seen first.
 pub type Recalled = BTreeMap<NodeId, (Millis, u64)>;

@@ -162,7 +162,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             open_seq,
             policy,
         };
-        let (reply, told) = self.settle_told(self.changing(parent, &message).naming(parent, bytes)).await;
+        let job = Job { makes_open: Some(open_seq), ..self.changing(parent, &message).naming(parent, bytes) };
+        let (reply, told) = self.settle_told(job).await;
         let reply = reply?;
         let open: OpenReply = reply.read()?;
         self.made_name(parent, bytes, Some((open.attr.ino, open.attr.kind)), told.as_deref());
@@ -338,6 +339,7 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::testing::{Fault, TRUNCATE, block_on, create, mount, mounted, read, write};
+    use skep_wire::meta::CreateTemp;
     use skep_wire::{Message, Status};
 
     /// Goal: what is found for an open can be opened although it was replaced meanwhile, also when it was replaced between
@@ -360,6 +362,27 @@ mod tests {
         create(&other, b"name");
         cluster.borrow_mut().fail(Open::KIND, &[Fault::Refuse(Status::errno(Errno::ESTALE)); 1_000]);
         assert_eq!(block_on(lane.lookup_to_open(Ino::ROOT, b"name")).unwrap().1, None);
+    }
+
+    /// Goal: what a create made that was given up before it was answered is not open for this mount for ever.
+    #[test]
+    fn a_create_that_is_given_up_leaves_nothing_open() {
+        let how = CreateHow { mode: 0o644, umask: 0, uid: 1, gid: 2, exclusive: false, policy: None };
+        for is_named in [true, false] {
+            let (cluster, lane) = mounted();
+            let kind = if is_named { Create::KIND } else { CreateTemp::KIND };
+            cluster.borrow_mut().fail(kind, &[Fault::LoseAnswer]);
+            cluster.borrow_mut().cancelled = true;
+            let made = match is_named {
+                true => block_on(lane.create(Ino::ROOT, b"f", how, crate::testing::BOTH)),
+                false => block_on(lane.create_temp(Ino::ROOT, how, crate::testing::BOTH)),
+            };
+            assert_eq!(made.err(), Some(Errno::EINTR));
+            cluster.borrow_mut().cancelled = false;
+            assert_eq!(cluster.borrow().shard.opens.len(), 1);
+            block_on(lane.housekeeping());
+            assert!(cluster.borrow().shard.opens.is_empty());
+        }
     }
 
     /// Goal: an open that empties a file says whether programs of this mount may be writing meanwhile, and counts none that

@@ -85,11 +85,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(other) => return Err(other),
             }
             let newer = cut(&self.fetch_layout(ino).await?.layout, &chunk);
-            if newer != OPEN || known != OPEN {
-                // A hole in front of the end of a chunk file: its place stays. It is tried once more when the seal is new:
-                // what reaches behind the place may have come after the refusal, and the target have room again.
-                let is_hole = full.is_some() && newer >= end && newer == known;
-                return if is_hole { Err(refusal) } else { Ok(()) };
+            // Below the cut the place stays. It is tried once more when the seal is new: what reaches behind the place may have
+            // come after the refusal, and the target have room again.
+            let stays = full.is_some() && newer >= end && newer == known;
+            let is_closed = newer != OPEN || known != OPEN;
+            if is_closed && !stays {
+                return Ok(());
+            }
+            if is_closed && !self.ends_in_front(&place).await? {
+                // A hole in front of the end of the chunk file.
+                return Err(refusal);
             }
             // The shard did not reach the target, or that could not seal: so it says nothing of a hole.
             if self.port.cancelled() {
@@ -101,6 +106,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.port.pause(backoff).await;
             backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
         }
+    }
+
+    /// Does the chunk file end in front of the end of that place? The cut is from when it was sealed last, and it may be
+    /// shorter by now: its target knows, whether the shard reaches that or not.
+    async fn ends_in_front(&self, place: &Place) -> Result<bool, Refusal> {
+        let found = self.stat_targets(&[(place.chunk, place.target)]).await?;
+        // Of a generation that is gone the shard says so.
+        Ok(found.first().is_none_or(|(_, stat, _)| stat.size < place.offset.saturating_add(place.len)))
     }
 }
 

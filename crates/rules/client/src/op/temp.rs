@@ -22,7 +22,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let open_seq = self.shared.with(Shared::next_open_seq);
         let message = CreateTemp { parent, mode, umask, uid, gid, open: how.mode, open_seq };
         // Nothing of the directory is changed.
-        let job = Job { of: [None; 2], ..self.changing(parent, &message) };
+        let job = Job { of: [None; 2], makes_open: Some(open_seq), ..self.changing(parent, &message) };
         let reply = self.settle(job).await?;
         let open: OpenReply = reply.read()?;
         self.also_changed(open.attr.ino, &reply);

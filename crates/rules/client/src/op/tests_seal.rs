@@ -154,6 +154,25 @@ fn a_chunk_file_that_stays_open_is_sealed_later() {
     assert!((LEFT_OPEN_MS..2 * LEFT_OPEN_MS).contains(&waited), "{waited}");
 }
 
+/// Goal: a chunk file that was closed, is shorter by now (a power cut) and on a full target that its shard does not reach is no
+/// reason to call the file full, nor to cut an append short: what lies behind its end is no hole, and is closed once more when
+/// the target is reached.
+#[test]
+fn what_a_closed_chunk_file_has_lost_is_no_hole() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &bytes(0, 14_000));
+    room(&cluster, [0, 1 << 20, 1 << 20]);
+    assert_eq!(write_at(&lane, &file, 14_000, 10_000), Ok(10_000));
+    let set = SetAttr { size: Some(13_000), ..SetAttr::default() };
+    block_on(lane.setattr(file.attr.ino, set)).unwrap();
+    cluster.borrow_mut().shard.left_open = 3;
+    let seals = cluster.borrow().count(SealExtent::KIND);
+    assert_eq!(block_on(lane.write(file.handle, 0, &bytes(13_000, 900), APPEND)), Ok(900));
+    assert!(cluster.borrow().count(SealExtent::KIND) > seals + 3);
+    assert_eq!(read(&lane, &file, 0, 20_000), bytes(0, 13_900));
+}
+
 /// Goal: what another mount has written since behind a seal is data to one that has an old layout, and ends where it ends.
 #[test]
 fn an_old_layout_calls_no_data_a_hole() {

@@ -1,6 +1,6 @@
 //! Closes that shards have not been told of yet. They are sent in batches by housekeeping.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{Ino, ShardId};
 use skep_wire::meta::Closed;
@@ -9,6 +9,8 @@ use skep_wire::meta::Closed;
 #[derive(Debug, Default)]
 pub struct Closes {
     waiting: BTreeMap<ShardId, BTreeMap<Ino, u64>>,
+    /// Numbers of opens of what may have been made, of which this mount was not told.
+    untold: BTreeMap<ShardId, BTreeSet<u64>>,
     count: usize,
 }
 
@@ -18,6 +20,11 @@ impl Closes {
         if self.waiting.entry(ino.shard()).or_default().insert(ino, open_seq).is_none() {
             self.count += 1;
         }
+    }
+
+    /// What a create made on this shard, if it did, is not open in this mount.
+    pub fn add_untold(&mut self, shard: ShardId, open_seq: u64) {
+        self.count += usize::from(self.untold.entry(shard).or_default().insert(open_seq));
     }
 
     /// `ino` is being opened again: its close need not be told (the open has a higher number, so one
@@ -32,6 +39,16 @@ impl Closes {
 
     /// Takes up to `max` closes of the first shard that has any.
     pub fn take(&mut self, max: usize) -> Option<(ShardId, Vec<Closed>)> {
+        if let Some(mut first) = self.untold.first_entry() {
+            let (shard, numbers) = (*first.key(), first.get_mut());
+            let taken = core::iter::from_fn(|| numbers.pop_first()).take(max.max(1));
+            let batch: Vec<Closed> = taken.map(|number| Closed::untold(shard, number)).collect();
+            if numbers.is_empty() {
+                first.remove();
+            }
+            self.count -= batch.len();
+            return Some((shard, batch));
+        }
         loop {
             let mut first = self.waiting.first_entry()?;
             let (shard, waiting) = (*first.key(), first.get_mut());
@@ -55,6 +72,10 @@ impl Closes {
     /// may be in the batch more than once.
     pub fn put_back(&mut self, batch: Vec<Closed>) {
         for closed in batch {
+            if closed.is_untold() {
+                self.add_untold(closed.ino.shard(), closed.open_seq);
+                continue;
+            }
             let waiting = self.waiting.entry(closed.ino.shard()).or_default();
             match waiting.get_mut(&closed.ino) {
                 Some(open_seq) => *open_seq = closed.open_seq.max(*open_seq),
@@ -100,6 +121,21 @@ mod tests {
         assert_eq!(batch, [Closed { ino: b, open_seq: 9 }]);
         assert_eq!(closes.take(10).unwrap().0, ShardId(2));
         assert!(closes.take(10).is_none() && closes.is_empty());
+    }
+
+    /// Goal: opens of which nobody was told are told by their numbers, and kept when they could not be told.
+    #[test]
+    fn untold_opens_are_kept() {
+        let mut closes = Closes::default();
+        closes.add(Ino::new(ShardId(1), 5), 3);
+        [4, 2, 4].into_iter().for_each(|number| closes.add_untold(ShardId(1), number));
+        assert_eq!(closes.len(), 3);
+        let (shard, batch) = closes.take(10).unwrap();
+        assert_eq!((shard, batch.clone()), (ShardId(1), [2, 4].map(|n| Closed::untold(shard, n)).to_vec()));
+        closes.put_back(batch.clone());
+        assert_eq!((closes.len(), closes.take(10)), (3, Some((shard, batch))));
+        assert_eq!(closes.take(10).unwrap().1[0].open_seq, 3);
+        assert!(closes.is_empty());
     }
 
     /// Goal: of two closes of one inode that could not be told the newer one is kept, or the shard

@@ -204,6 +204,9 @@ impl Shard {
             }
             MetaRequest::Close(m) => {
                 for closed in &m.opens {
+                    if closed.is_untold() {
+                        self.opens.retain(|_, seq| *seq != closed.open_seq);
+                    }
                     if self.opens.get(&closed.ino).is_some_and(|seq| *seq < closed.open_seq) {
                         self.opens.remove(&closed.ino);
                     }

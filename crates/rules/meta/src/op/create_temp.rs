@@ -27,7 +27,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &CreateTemp) -> Result<Done, Fail> {
 mod tests {
     use crate::testing::*;
     use skep_types::{Errno, Ino};
-    use skep_wire::meta::{CreateTemp, Link, OpenMode};
+    use skep_wire::meta::{Close, Closed, CreateTemp, Link, OpenMode};
 
     fn temp(bed: &mut Bed, who: Who) -> Ino {
         let open = OpenMode::ReadWrite;
@@ -57,6 +57,21 @@ mod tests {
         bed.open(ME, ino, OpenMode::Read, 3).unwrap();
         bed.unlink(ME, Ino::ROOT, "f").unwrap();
         assert_eq!(bed.call(ME, link("g")).err(), Some(errno(Errno::ENOENT)));
+        bed.check();
+    }
+
+    /// Goal: a file without a name that its mount gave up before it was told of it goes with a close by the number of its open;
+    /// so does one that is made only then.
+    #[test]
+    fn goes_when_nobody_was_told_of_it() {
+        let mut bed = Bed::new();
+        let untold = || Close { opens: alloc::vec![Closed::untold(Ino::ROOT.shard(), 1)] };
+        let ino = temp(&mut bed, ME);
+        bed.call(ME, untold()).unwrap();
+        assert_eq!(bed.attr(ino).err(), Some(errno(Errno::ESTALE)));
+        bed.call(OTHER, untold()).unwrap();
+        let late = temp(&mut bed, OTHER);
+        assert_eq!(bed.attr(late).err(), Some(errno(Errno::ESTALE)));
         bed.check();
     }
 

@@ -191,8 +191,11 @@ impl Shard {
             }
             Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
             Ran::Done { done, logged, tells } => {
-                if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
-                    self.opens.open(&mut host.opens, client, ino, mode, seq);
+                if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message))
+                    && !self.opens.open(&mut host.opens, client, ino, mode, seq)
+                {
+                    // One without a name was made for nobody.
+                    self.purge(host, alloc::vec![ino])?;
                 }
                 match (&request.message, logged) {
                     (_, None) => self.remember(caller, None),

@@ -5,6 +5,9 @@ use alloc::vec::Vec;
 use skep_types::{ClientId, Ino};
 use skep_wire::meta::{OpenMode, OpenSession};
 
+/// Numbers of opens that were given up before they came; beyond it the oldest go.
+const GIVEN_UP_MAX: usize = 1_024;
+
 #[derive(Debug, Clone, Copy)]
 struct Open {
     mode: OpenMode,
@@ -52,6 +55,10 @@ pub struct Opens {
     closes: usize,
     by_ino: BTreeMap<(Ino, ClientId), Open>,
     by_client: BTreeMap<ClientId, BTreeSet<Ino>>,
+    by_number: BTreeMap<(ClientId, u64), Ino>,
+    /// What was given up and had not come.
+    given_up: BTreeSet<(ClientId, u64)>,
+    given_up_order: VecDeque<(ClientId, u64)>,
     closed: BTreeMap<(ClientId, Ino), u64>,
     closed_order: VecDeque<(ClientId, Ino)>,
 }
@@ -62,17 +69,43 @@ impl Opens {
         Self { closes, ..Self::default() }
     }
 
-    /// `client` has `ino` open. An open that its own close has overtaken is none.
-    pub fn open(&mut self, counts: &mut OpenCounts, client: ClientId, ino: Ino, mode: OpenMode, seq: u64) {
-        if self.closed.get(&(client, ino)).is_some_and(|closed| *closed > seq) {
-            return;
+    /// `client` has `ino` open. An open that its own close has overtaken is none: `false`.
+    pub fn open(
+        &mut self,
+        counts: &mut OpenCounts,
+        client: ClientId,
+        ino: Ino,
+        mode: OpenMode,
+        seq: u64,
+    ) -> bool {
+        let is_closed = self.closed.get(&(client, ino)).is_some_and(|closed| *closed > seq);
+        if is_closed || self.given_up.contains(&(client, seq)) {
+            return false;
         }
         let open = self.by_ino.entry((ino, client)).or_insert(Open { mode, seq });
         open.mode = open.mode.union(mode);
+        self.by_number.remove(&(client, open.seq));
         open.seq = open.seq.max(seq);
+        self.by_number.insert((client, open.seq), ino);
         if self.by_client.entry(client).or_default().insert(ino) {
             counts.more(client);
         }
+        true
+    }
+
+    /// What `client` opened with this number, if nothing newer: it was never told of that. What has not come does not count
+    /// when it comes.
+    pub fn untold(&mut self, client: ClientId, seq: u64) -> Option<Ino> {
+        let ino = self.by_number.get(&(client, seq)).copied();
+        if ino.is_none() && self.given_up.insert((client, seq)) {
+            self.given_up_order.push_back((client, seq));
+            if self.given_up_order.len() > GIVEN_UP_MAX
+                && let Some(oldest) = self.given_up_order.pop_front()
+            {
+                self.given_up.remove(&oldest);
+            }
+        }
+        ino
     }
 
     /// `client` closed `ino`; true when nobody has it open now.
@@ -81,7 +114,8 @@ impl Opens {
             return false;
         }
         self.remember_close(client, ino, seq);
-        if self.by_ino.remove(&(ino, client)).is_some() {
+        if let Some(open) = self.by_ino.remove(&(ino, client)) {
+            self.by_number.remove(&(client, open.seq));
             counts.less(client);
         }
         if let Some(inos) = self.by_client.get_mut(&client) {
@@ -163,7 +197,9 @@ impl Opens {
         while ended.len() < most
             && let Some(ino) = inos.pop_first()
         {
-            self.by_ino.remove(&(ino, client));
+            if let Some(open) = self.by_ino.remove(&(ino, client)) {
+                self.by_number.remove(&(client, open.seq));
+            }
             counts.less(client);
             ended.push(ino);
         }
@@ -196,5 +232,24 @@ mod tests {
         assert_eq!(opens.end_some(&mut counts, client, 9), [ino]);
         assert_eq!(opens.end_some(&mut counts, client, 9), []);
         assert_eq!((counts.all(), counts.of(client)), (0, 0));
+        assert!(opens.by_number.is_empty());
+    }
+
+    /// Goal: an open of which its mount was never told is found by its number, unless there is a newer one of the same file; and
+    /// one that comes when it was given up is none.
+    #[test]
+    fn opens_that_nobody_was_told_of() {
+        let (client, other, ino) = (ClientId(1), ClientId(2), Ino(5));
+        let (mut opens, mut counts) = (Opens::new(10), OpenCounts::default());
+        assert!(opens.open(&mut counts, client, ino, OpenMode::Write, 10));
+        assert_eq!((opens.untold(other, 10), opens.untold(client, 10)), (None, Some(ino)));
+        assert!(opens.open(&mut counts, client, ino, OpenMode::Read, 12));
+        assert_eq!(opens.untold(client, 10), None, "known by its newer one");
+        assert!(opens.close(&mut counts, client, ino, 13));
+        assert_eq!(opens.untold(client, 12), None);
+        assert!(!opens.open(&mut counts, client, Ino(6), OpenMode::Write, 12) && !opens.is_open(Ino(6)));
+        (100..200 + GIVEN_UP_MAX as u64).for_each(|seq| assert!(opens.untold(client, seq).is_none()));
+        assert_eq!((opens.given_up.len(), opens.given_up_order.len()), (GIVEN_UP_MAX, GIVEN_UP_MAX));
+        assert_eq!((opens.by_number.len(), counts.all()), (0, 0));
     }
 }

@@ -11,7 +11,7 @@ use crate::store::{Store, StoreError, Wanted};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{ClientId, Encode, Errno, Ino, LogIndex, Term};
-use skep_wire::meta::{Close, MetaRequest, Reclaim, ReclaimReply, ReclaimedLock, Sync};
+use skep_wire::meta::{Close, Closed, MetaRequest, Reclaim, ReclaimReply, ReclaimedLock, Sync};
 use skep_wire::{Empty, Refusal, Status};
 
 impl Shard {
@@ -94,6 +94,7 @@ impl Shard {
         let mut idle = Vec::new();
         let mut done = Vec::new();
         for closed in &m.opens {
+            let Some(closed) = self.named(client, closed) else { continue };
             if self.opens.close(&mut host.opens, client, closed.ino, closed.open_seq) {
                 idle.push(closed.ino);
                 self.ends.forget(closed.ino);
@@ -108,6 +109,15 @@ impl Shard {
         }
         self.writes(host, client, done, true)?;
         self.purge(host, idle)
+    }
+
+    /// The inode that is closed, where the mount does not know it.
+    fn named(&mut self, client: ClientId, closed: &Closed) -> Option<Closed> {
+        if !closed.is_untold() {
+            return Some(closed.clone());
+        }
+        let ino = self.opens.untold(client, closed.open_seq)?;
+        Some(Closed { ino, open_seq: closed.open_seq })
     }
 
     /// The locks that are lost.

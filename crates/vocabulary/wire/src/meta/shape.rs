@@ -89,6 +89,19 @@ record! {
     }
 }
 
+impl Closed {
+    /// Whatever the mount opened with this number, by a create of which nobody was told: it has no inode to name. (A server
+    /// that does not know of this finds no such inode open.)
+    pub fn untold(shard: ShardId, open_seq: u64) -> Self {
+        Self { ino: Ino::new(shard, 0), open_seq }
+    }
+
+    /// See [`Closed::untold`].
+    pub fn is_untold(&self) -> bool {
+        self.ino.serial() == 0
+    }
+}
+
 record! {
     /// One inode of a `Reclaim`.
     #[derive(Debug, Clone, PartialEq, Eq)]

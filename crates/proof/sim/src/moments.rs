@@ -1,0 +1,179 @@
+//! Rare moments of leases. Each takes several things at once that seldom meet where all of everything happens: some seeds with
+//! leases are about one of them, in which little is busy, and nothing is small.
+
+use crate::Canary;
+use crate::hub::{Hub, LaneId};
+use crate::together::STEPS_FROM;
+use crate::world::LANES;
+use skep_model::Rng;
+use skep_types::{NodeId, ShardId};
+use skep_wire::Message;
+use skep_wire::meta::{Create, Link, MakeNode, RemoveDir, Rename, Unlink};
+
+/// Tells this drawing from all others of a seed.
+const SALT: u64 = 0x4d4f_4d45;
+/// Of a hundred seeds with leases so many are about such a moment.
+const SOME: u64 = 25;
+/// How long leases hold then, in milliseconds: more of them fit into a run.
+const TERMS: [u64; 2] = [1_000, 2_500];
+/// So many conflicts at once make nothing busy.
+pub const NEVER_BUSY: u64 = 1_000;
+/// Programs make pauses that are longer by so much.
+pub const SLOW: u64 = 4;
+/// Of a thousand changes so many are given up on their way ...
+const GIVEN_UP: u64 = 300;
+/// ... and arrive within so many milliseconds.
+const ARRIVES_MS: u64 = 500;
+/// Of a thousand answers to creates so many are lost with the term of their shard ...
+const FORGOTTEN: u64 = 400;
+/// ... and who asked hears of that after so long, and as much again at most.
+const UNHEARD_MS: u64 = 500;
+/// Of a hundred looks so many are at the name that such a change was about.
+const EYED: u64 = 50;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The last answer that a mount hears for long comes late, and nobody there asks again.
+    LastAnswer,
+    /// A program gives up a change, which arrives all the same; its mount looks at the name meanwhile.
+    GivenUp,
+    /// The answer to a create is lost, and its shard forgets the open; others look at the file before it is asked for again.
+    Forgotten,
+    /// Files get second names and other ones, while others look at what they know by number.
+    Renamed,
+}
+
+impl Moment {
+    pub fn draw(seed: u64, canary: Option<Canary>) -> Option<Self> {
+        match canary {
+            None => {}
+            Some(Canary::KeepsLeaseOverTerm) => return Some(Self::LastAnswer),
+            Some(Canary::GivenUpCreate) => return Some(Self::GivenUp),
+            Some(Canary::ReopensUnseen) => return Some(Self::Forgotten),
+            Some(Canary::CoverFollowsNewName) => return Some(Self::Renamed),
+            Some(_) => return None,
+        }
+        let mut rng = Rng::new(Rng::new(seed ^ SALT).next_u64());
+        let all = [Self::LastAnswer, Self::GivenUp, Self::Forgotten, Self::Renamed];
+        rng.percent(SOME).then(|| rng.pick(&all))
+    }
+
+    /// What a lane does among all others.
+    pub fn deed(self, rng: &mut Rng) -> u64 {
+        let deeds = match self {
+            Self::LastAnswer | Self::GivenUp => return rng.below(ANY),
+            Self::Forgotten => FORGOTTEN_DEEDS,
+            Self::Renamed => RENAMED_DEEDS,
+        };
+        let mut left = rng.below(deeds.iter().map(|(_, share)| share).sum());
+        for (deed, share) in deeds {
+            match left.checked_sub(share) {
+                Some(rest) => left = rest,
+                None => return deed,
+            }
+        }
+        rng.below(ANY)
+    }
+
+    /// For how long leases hold in this seed.
+    pub fn term(self, seed: u64) -> u64 {
+        Rng::new(Rng::new(seed ^ SALT ^ 1).next_u64()).pick(&TERMS)
+    }
+}
+
+/// What lanes do among all others, by its number in `together.rs`, with how often: a create, an unlink, a link, a rename, a
+/// change of mode, a look, or any.
+type Deeds = [(u64, u64); 6];
+const FORGOTTEN_DEEDS: Deeds = [(0, 40), (4, 25), (11, 30), (6, 0), (7, 5), (10, 0)];
+const RENAMED_DEEDS: Deeds = [(0, 15), (4, 10), (11, 20), (6, 25), (7, 25), (10, 5)];
+/// Of all that there are.
+const ANY: u64 = 13;
+
+/// Does a request of this kind change a name?
+fn changes_a_name(kind: u16) -> bool {
+    [Create::KIND, MakeNode::KIND, Link::KIND, Unlink::KIND, RemoveDir::KIND, Rename::KIND].contains(&kind)
+}
+
+impl Hub {
+    /// Is this seed about that?
+    pub fn is_about(&self, moment: Moment) -> bool {
+        self.lending.moment == Some(moment)
+    }
+
+    /// A lane is about to do something, for which these names must be there, and this one not.
+    pub fn is_about_to(
+        &mut self,
+        lane: LaneId,
+        (there, absent): (Vec<&'static [u8]>, Option<&'static [u8]>),
+    ) {
+        let Some(name) = there.first().copied().or(absent) else { return };
+        self.lending.doing.insert(lane, name);
+        if self.is_about(Moment::Renamed) {
+            self.lending.eyed = Some(name);
+        }
+    }
+
+    /// Does this lane change the directory of all now, and may something befall it?
+    fn is_eyed(&mut self, lane: LaneId) -> bool {
+        let fights = self.at_step.get(&lane).is_some_and(|step| (STEPS_FROM..2 * STEPS_FROM).contains(step));
+        let is_eyed = !self.calm && fights && (lane.lane as usize) < LANES;
+        if is_eyed {
+            self.lending.eyed = self.lending.doing.get(&lane).copied();
+        }
+        is_eyed
+    }
+
+    /// A lane sends a request. When its program gives up, if it does so, and how much later than others the request arrives.
+    pub fn gives_up(&mut self, lane: LaneId, kind: u16) -> Option<(u64, u64)> {
+        let may = self.is_about(Moment::GivenUp) && changes_a_name(kind);
+        if !may || !self.permille(GIVEN_UP) || !self.is_eyed(lane) {
+            return None;
+        }
+        self.coverage.hit("a change was given up that arrived");
+        let due = self.now + self.rng.below(20);
+        self.cancelled.insert(lane, due);
+        self.timers.push((due, lane));
+        Some((due, 100 + self.rng.below(ARRIVES_MS)))
+    }
+
+    /// The answer of a server to this lane is on its way. `Some`: it is lost, which the lane hears then, and the term ends of
+    /// the shard that `shard` says.
+    pub fn forgets(
+        &mut self,
+        (lane, node): (LaneId, NodeId),
+        kind: u16,
+        shard: impl FnOnce() -> Option<ShardId>,
+    ) -> Option<u64> {
+        let may = self.is_about(Moment::Forgotten) && kind == Create::KIND;
+        if !may || !self.permille(FORGOTTEN) || !self.is_eyed(lane) {
+            return None;
+        }
+        let shard = shard()?;
+        self.coverage.hit("a shard forgot an open of which nobody was told");
+        self.term_ends = Some((node, shard));
+        Some(self.now + UNHEARD_MS + self.rng.below(UNHEARD_MS))
+    }
+
+    /// The name that is worth a look.
+    pub fn eyed(&mut self) -> Option<&'static [u8]> {
+        let eyed = self.lending.eyed?;
+        self.rng.percent(EYED).then_some(eyed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a quarter of the seeds is about some moment, each of them comes, and what lanes do there is something that there is.
+    #[test]
+    fn every_moment_comes() {
+        let drawn: Vec<Moment> = (0..1_000).filter_map(|seed| Moment::draw(seed, None)).collect();
+        assert!((200..300).contains(&drawn.len()), "{}", drawn.len());
+        let mut rng = Rng::new(1);
+        for moment in [Moment::LastAnswer, Moment::GivenUp, Moment::Forgotten, Moment::Renamed] {
+            assert!(drawn.contains(&moment));
+            assert!((0..100).all(|_| moment.deed(&mut rng) < ANY));
+        }
+    }
+}
