@@ -6,6 +6,7 @@ use crate::drive::Driver;
 use crate::hub::Cut;
 use crate::program::{Actor, Failed, is_data, session_of};
 use crate::verify::{Adoption, Loose, verify};
+use skep_client::Port;
 use skep_model::{Content, Handle, Op, Outcome};
 use skep_types::{ClientId, Ino};
 use std::collections::BTreeSet;
@@ -37,6 +38,7 @@ impl Actor {
             let lost = self.take_lost();
             let mut found = self.suspicion(cause, &lost)?;
             self.sync_and_close(&mut found, cause, session).await?;
+            let from = self.hub.borrow().now;
             match self.find_state(&found, cause).await {
                 Ok((chosen, adoptions)) if self.hub.borrow().cuts.len() == seen => {
                     self.settle(found, chosen, adoptions, seen);
@@ -48,9 +50,20 @@ impl Actor {
                 // The ground moved under the comparison: once more.
                 _ if self.hub.borrow().cuts.len() != seen || session_of(&self.shared) != session => {}
                 Ok(_) => {}
+                // A mount that has not heard of a power cut shows some of what that took, as its promises say.
+                Err(_) if self.may_show_what_was_lost(from) => self.lane.port().pause(100).await,
                 Err(what) => return self.fail(what),
             }
         }
+    }
+
+    fn may_show_what_was_lost(&self, at: u64) -> bool {
+        let hub = &mut *self.hub.borrow_mut();
+        let may = hub.lending.on && hub.cut_at.is_some_and(|cut| at <= cut + hub.lending.shows_lost_ms());
+        if may {
+            hub.coverage.hit("a mount showed what a power cut took");
+        }
+        may
     }
 
     fn settle(&self, found: Suspicion, chosen: usize, adoptions: Vec<Adoption>, seen: usize) {
