@@ -12,6 +12,8 @@ const GIVEN_UP_MAX: usize = 1_024;
 struct Open {
     mode: OpenMode,
     seq: u64,
+    /// The number of the open that was there first: it is the newest, too, if there was no other.
+    first: u64,
 }
 
 /// How many opens there are on all shards of a group, for their limits.
@@ -82,7 +84,7 @@ impl Opens {
         if is_closed || self.given_up.contains(&(client, seq)) {
             return false;
         }
-        let open = self.by_ino.entry((ino, client)).or_insert(Open { mode, seq });
+        let open = self.by_ino.entry((ino, client)).or_insert(Open { mode, seq, first: seq });
         open.mode = open.mode.union(mode);
         self.by_number.remove(&(client, open.seq));
         open.seq = open.seq.max(seq);
@@ -93,10 +95,11 @@ impl Opens {
         true
     }
 
-    /// What `client` opened with this number, if nothing newer: it was never told of that. What has not come does not count
+    /// What `client` opened with this number, and with no other: it was never told of that. What has not come does not count
     /// when it comes.
     pub fn untold(&mut self, client: ClientId, seq: u64) -> Option<Ino> {
-        let ino = self.by_number.get(&(client, seq)).copied();
+        let is_all = |ino: &Ino| self.by_ino.get(&(*ino, client)).is_some_and(|open| open.first == seq);
+        let ino = self.by_number.get(&(client, seq)).copied().filter(is_all);
         if ino.is_none() && self.given_up.insert((client, seq)) {
             self.given_up_order.push_back((client, seq));
             if self.given_up_order.len() > GIVEN_UP_MAX
@@ -251,5 +254,9 @@ mod tests {
         (100..200 + GIVEN_UP_MAX as u64).for_each(|seq| assert!(opens.untold(client, seq).is_none()));
         assert_eq!((opens.given_up.len(), opens.given_up_order.len()), (GIVEN_UP_MAX, GIVEN_UP_MAX));
         assert_eq!((opens.by_number.len(), counts.all()), (0, 0));
+        // A create that finds a file which a program of this mount has open.
+        assert!(opens.open(&mut counts, client, ino, OpenMode::Read, 5_000));
+        assert!(opens.open(&mut counts, client, ino, OpenMode::Write, 5_001));
+        assert_eq!(opens.untold(client, 5_001), None, "it is open by its older one");
     }
 }
