@@ -19,8 +19,8 @@ pub const QUEUE_DEPTH_MAX: u32 = 256;
 /// Smallest `request_size`: one page.
 pub const REQUEST_MIN: Size = Size::kib(4);
 
-/// Does a mount ask for leases, unless it is told to, or not to?
-pub const LEASES: Leases = Leases::Off;
+/// Does a mount ask for leases, unless it is told not to?
+pub const LEASES: Leases = Leases::On;
 /// Bounds of `cache`.
 pub const CACHE: RangeInclusive<Size> = Size::mib(1)..=Size::mib(64 << 10);
 
