@@ -55,7 +55,7 @@ impl Options {
 }
 
 /// Default of [`Options::deadline`].
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Most cases at a time.
 pub const MAX_JOBS: usize = 64;

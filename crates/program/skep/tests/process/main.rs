@@ -7,6 +7,7 @@ mod acl;
 mod administration;
 mod agent;
 mod ages;
+mod agree;
 mod another;
 mod appends;
 mod away;
