@@ -75,6 +75,19 @@ impl Step {
         }
     }
 
+    /// The same, where the kernel may know a directory by the place from which another mount took it: in the middle of a rename it
+    /// cannot believe that (`d_splice_alias`) and says ESTALE, until somebody looks at it where it is now.
+    fn run_again(&self, root: &Path) -> String {
+        let told = self.run(root);
+        match self {
+            Self::Rename(from, to) if told.starts_with("Stale file handle") => {
+                let _ = [from, to].map(|path| look(&root.join(path)));
+                self.run(root)
+            }
+            _ => told,
+        }
+    }
+
     /// What whoever does it is told.
     fn run(&self, root: &Path) -> String {
         let at = |path: &Path| root.join(path);
@@ -114,7 +127,7 @@ impl Step {
             Self::List(path) => list(&at(path)),
             Self::Content(path) => content(&at(path)),
         };
-        told.unwrap_or_else(|e| format!("{:?}", rustix::io::Errno::from_io_error(&e)))
+        told.unwrap_or_else(|e| e.to_string())
     }
 }
 
@@ -169,7 +182,8 @@ fn agree(plan: Plan) {
         let step = Step::draw(&mut dice);
         let who = dice.below(mounts.len() as u64) as usize;
         let expected = step.run(local.path());
-        assert_eq!(step.run(&mounts[who]), expected, "step {number} of mount {who}: {step:?}");
+        let told = step.run_again(&mounts[who]);
+        assert_eq!(told, expected, "step {number} of mount {who}: {step:?}");
     }
 }
 
