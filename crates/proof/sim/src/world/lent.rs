@@ -75,14 +75,10 @@ impl World {
         // At the very end nobody hears any more.
         let is_calm = self.calm_at.is_some_and(|at| hub.now > at + CALM_FOR_MS) && !hub.lending.over;
         let client = seat.shared.borrow().session.open().filter(|_| is_calm)?.client;
-        let asks = |node| {
-            let shared = seat.shared.borrow();
-            let holds = shared.leases.holds(node) && shared.nodes_to_hear().contains(&node);
-            holds || shared.nodes_with_waits().contains(&node)
-        };
+        let asks = seat.shared.borrow().nodes_to_hear();
         for metad in &self.metads {
             let oldest = metad.server().and_then(|server| server.oldest_recall(client));
-            let Some(out) = oldest.filter(|_| asks(metad.node)) else {
+            let Some(out) = oldest.filter(|_| asks.contains(&metad.node)) else {
                 recalled.remove(&metad.node);
                 continue;
             };
