@@ -52,7 +52,7 @@ use deletions::Deletions;
 use ends::Ends;
 use grace::Grace;
 use lane::Memories;
-use lend::LeaseRow;
+use lend::{Hold, LeaseRow};
 use locks::Table as Locks;
 use lost::LostChunks;
 use open_ends::Reading;
@@ -103,7 +103,7 @@ pub struct Shard {
     ends: Ends,
     grace: Grace,
     /// What an earlier term has lent may be in use up to then: changes wait.
-    hold: Option<Millis>,
+    hold: Option<Hold>,
     /// The row that there may be leases, while it is there.
     lease_row: Option<LeaseRow>,
     remembered: Memories,

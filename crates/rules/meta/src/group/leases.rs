@@ -284,7 +284,7 @@ impl Leases {
         self.times.listens(client, true);
     }
 
-    /// Knows may be given leases by the answer to this request.
+    /// Who may be given leases by the answer to this request.
     pub fn wishes(&self, to: u64) -> Option<ClientId> {
         self.times.is_wished(to)
     }

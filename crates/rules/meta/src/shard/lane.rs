@@ -196,6 +196,11 @@ impl Shard {
                 {
                     // One without a name was made for nobody.
                     self.purge(host, alloc::vec![ino])?;
+                    // No close comes any more that would end what was noted before it waited.
+                    if mode.writes() && self.writers.contains(&(ino, client)) && !self.opens.has(client, ino)
+                    {
+                        self.writes(host, client, alloc::vec![ino], true)?;
+                    }
                 }
                 match (&request.message, logged) {
                     (_, None) => self.remember(caller, None),

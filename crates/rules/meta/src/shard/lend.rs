@@ -15,6 +15,7 @@ use crate::limit::{CHANGED_PER_ANSWER, LEASE_ROW_STAYS};
 use crate::near::Near;
 use crate::row::Inode;
 use crate::store::{Batch, Store, StoreError};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{Attr, ClientId, Decode, Encode, Ino, Kind, Millis};
@@ -31,6 +32,16 @@ pub(super) struct LeaseRow {
     wished: Millis,
     /// When it is looked whether it can go.
     look_at: Millis,
+}
+
+/// Changes wait for what an earlier term has lent.
+#[derive(Debug)]
+pub(super) struct Hold {
+    /// That is over then.
+    until: Millis,
+    /// Files to whose chunks somebody wrote when the term began: they were not covered. Who reports since that he is about to write
+    /// to another one is told to nobody of that term.
+    written: BTreeSet<Ino>,
 }
 
 /// The directories whose leases cover these.
@@ -55,9 +66,9 @@ impl Shard {
         made: Option<Ino>,
         touched: impl FnOnce(&Known<'_>) -> Result<Touched, StoreError>,
     ) -> Result<Touched, StoreError> {
-        if self.hold.is_some() {
-            // Whoever wrote to chunks when the last term ended stands in the rows: such a file was not covered.
-            let who_knows = |ino: Ino| if self.has_writer_row(ino) { Knows::Nobody } else { Knows::Holders };
+        if let Some(hold) = &self.hold {
+            let who_knows =
+                |ino: Ino| if hold.written.contains(&ino) { Knows::Nobody } else { Knows::Holders };
             let follows = host.config.canary_cover_follows;
             return touched(&Known { is_leased: &|_| true, who_knows: &who_knows, made, follows });
         }
@@ -92,7 +103,7 @@ impl Shard {
         self.is_settled(ino) && !self.opens.other_writers(ino, client)
     }
 
-    /// Knows but `client` may know them by such a lease? Of what somebody writes to, only who does, if he is alone with it.
+    /// Who but `client` may know them by such a lease? Of what somebody writes to, only who does, if he is alone with it.
     fn who_knows(&self, ino: Ino, client: ClientId) -> Knows {
         match self.opens.writers(ino)[..] {
             _ if !self.is_settled(ino) => Knows::Nobody,
@@ -102,7 +113,7 @@ impl Shard {
         }
     }
 
-    /// Is what is open known, and nothing to come of this inode that no request announces? (Knows wrote to chunks may leave more
+    /// Is what is open known, and nothing to come of this inode that no request announces? (Who wrote to chunks may leave more
     /// than it told.)
     fn is_settled(&self, ino: Ino) -> bool {
         self.grace.knows_opens()
@@ -211,7 +222,7 @@ impl Shard {
         if host.load.waits < host.config.limits.waits / 2 {
             return None;
         }
-        let refusal = match self.hold {
+        let refusal = match self.held_until() {
             None => Refusal::with(Status::BUSY, "too many requests wait for mounts that do not answer"),
             Some(until) => Refusal::with(
                 Status::BUSY,
@@ -358,13 +369,19 @@ impl Shard {
         }
         if self.era_untold || self.holders.contains_key(&ANYBODY) {
             let from = if host.config.canary_holds_by_process { host.began } else { host.now };
-            self.hold = Some(from.plus(host.leases.hold_ms())).filter(|until| *until > host.now);
+            let until = from.plus(host.leases.hold_ms());
+            // By an older copy nobody can tell what was lent since.
+            let written = match self.era_untold {
+                true => BTreeSet::new(),
+                false => self.writers.iter().map(|(ino, _)| *ino).collect(),
+            };
+            self.hold = Some(Hold { until, written }).filter(|hold| hold.until > host.now);
         }
     }
 
     /// Time passed.
     pub(super) fn end_hold<S: Store>(&mut self, host: &mut Host<S>) {
-        if self.hold.is_some_and(|until| host.now >= until) {
+        if self.held_until().is_some_and(|until| host.now >= until) {
             self.hold = None;
             for parked in self.waits.over(For::Hold) {
                 self.resume(host, parked);
@@ -374,7 +391,7 @@ impl Shard {
 
     /// Until when changes wait.
     pub fn held_until(&self) -> Option<Millis> {
-        self.hold
+        self.hold.as_ref().map(|hold| hold.until)
     }
 
     /// A mount uses something no longer. What is of another term is settled by its end.

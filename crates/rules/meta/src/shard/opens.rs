@@ -100,7 +100,8 @@ impl Opens {
     pub fn untold(&mut self, client: ClientId, seq: u64) -> Option<Ino> {
         let is_all = |ino: &Ino| self.by_ino.get(&(*ino, client)).is_some_and(|open| open.first == seq);
         let ino = self.by_number.get(&(client, seq)).copied().filter(is_all);
-        if ino.is_none() && self.given_up.insert((client, seq)) {
+        // Also of one that is open: the same request may come once more.
+        if self.given_up.insert((client, seq)) {
             self.given_up_order.push_back((client, seq));
             if self.given_up_order.len() > GIVEN_UP_MAX
                 && let Some(oldest) = self.given_up_order.pop_front()
@@ -258,5 +259,10 @@ mod tests {
         assert!(opens.open(&mut counts, client, ino, OpenMode::Read, 5_000));
         assert!(opens.open(&mut counts, client, ino, OpenMode::Write, 5_001));
         assert_eq!(opens.untold(client, 5_001), None, "it is open by its older one");
+        // What was closed by its number may be asked for once more.
+        assert!(opens.open(&mut counts, client, Ino(7), OpenMode::Write, 6_000));
+        assert_eq!(opens.untold(client, 6_000), Some(Ino(7)));
+        assert!(opens.close(&mut counts, client, Ino(7), 6_000));
+        assert!(!opens.open(&mut counts, client, Ino(7), OpenMode::Write, 6_000));
     }
 }

@@ -225,7 +225,7 @@ impl Shard {
     }
 
     /// Notes in the rows who writes to chunks, or does no longer.
-    fn writes<S: Store>(
+    pub(super) fn writes<S: Store>(
         &mut self,
         host: &mut Host<S>,
         client: ClientId,

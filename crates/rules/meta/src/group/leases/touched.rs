@@ -24,7 +24,7 @@ pub enum What {
     Everything,
 }
 
-/// Knows may know the attributes of an entry by a lease on its directory.
+/// Who may know the attributes of an entry by a lease on its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Knows {
     Nobody,
@@ -65,7 +65,7 @@ impl What {
 pub struct Known<'a> {
     /// Has somebody a lease on this directory?
     pub is_leased: &'a dyn Fn(Ino) -> bool,
-    /// Knows but the one that changes it may know the attributes of this inode by the lease on its directory, as things were
+    /// Who but the one that changes it may know the attributes of this inode by the lease on its directory, as things were
     /// before?
     pub who_knows: &'a dyn Fn(Ino) -> Knows,
     /// The inode that the change makes: nobody knows it.

@@ -327,3 +327,28 @@ fn what_was_written_is_covered_when_that_is_durable() {
     assert!(covered(&mut bed));
     bed.check();
 }
+
+/// Goal: a file that somebody was about to open for writing when the term ended, and reports as open, may be known by what the
+/// last term has lent: changes of it wait as those of any other, and only who had written to it goes on.
+#[test]
+fn a_report_makes_nobody_a_writer_of_before() {
+    let (mut bed, _, mut other, _) = bed();
+    let (written, written_layout) = bed.grown("written", 1 << 20);
+    let (known, layout) = bed.grown("known", 1 << 20);
+    bed.close(ME, known, 9);
+    other.obey(&mut bed);
+    bed.send(OTHER, find(Ino::ROOT, "known"));
+    bed.restart(&[1, 2]);
+    let opens = [written, known]
+        .map(|ino| Reclaimed { ino, mode: OpenMode::Write, open_seq: 10, reserved: 0 })
+        .to_vec();
+    let report = Reclaim { opens, locks: vec![], last: true, term: None };
+    bed.send_as(ME, ShardId(0), 0, report.into());
+    bed.call(ME, commit_of(&bed, written, &written_layout)).unwrap();
+    let to = bed.send(Who { slot: 1, ..ME }, commit_of(&bed, known, &layout));
+    bed.tick(PATIENCE - 100);
+    assert!(!bed.replies.contains_key(&to));
+    bed.tick(100);
+    assert!(bed.replies.contains_key(&to));
+    bed.check();
+}
