@@ -1,5 +1,8 @@
 //! Filling the reply of READDIR and READDIRPLUS.
 
+use core::mem::offset_of;
+use core::time::Duration;
+
 use zerocopy::IntoBytes;
 
 use crate::abi::namespace::{DIRENT_ALIGN, Dirent};
@@ -15,11 +18,13 @@ pub struct DirSink<'a> {
     out: &'a mut [u8],
     used: usize,
     plus: bool,
+    /// Where the attributes of each entry are.
+    entries: Vec<usize>,
 }
 
 impl<'a> DirSink<'a> {
     pub(crate) fn new(out: &'a mut [u8], plus: bool) -> Self {
-        DirSink { out, used: 0, plus }
+        DirSink { out, used: 0, plus, entries: Vec::new() }
     }
 
     /// Bytes used so far.
@@ -45,8 +50,25 @@ impl<'a> DirSink<'a> {
     /// [`Full`]: nothing was added, nothing is counted.
     pub fn add_plus(&mut self, entry: &Entry, next: u64, name: &[u8]) -> Result<(), Full> {
         let kind = FileKind::from_mode(entry.attr.mode).unwrap_or(FileKind::Regular);
-        let wire = entry.to_wire();
-        self.record(self.plus.then_some(&wire), entry.attr.ino, next, kind, name)
+        let (wire, place) = (entry.to_wire(), self.used);
+        self.record(self.plus.then_some(&wire), entry.attr.ino, next, kind, name)?;
+        if self.plus {
+            self.entries.push(place);
+        }
+        Ok(())
+    }
+
+    /// How long the attributes of each entry may be used, in the order in which they were added. Of a long listing that is better
+    /// said when it is complete: it counts from then on.
+    pub fn valid_for(&mut self, validity: impl IntoIterator<Item = Duration>) {
+        for (place, valid) in self.entries.iter().zip(validity) {
+            let (seconds, nanos) = (valid.as_secs().to_ne_bytes(), valid.subsec_nanos().to_ne_bytes());
+            let mut put = |at: usize, bytes: &[u8]| {
+                self.out[place + at..place + at + bytes.len()].copy_from_slice(bytes);
+            };
+            put(offset_of!(EntryOut, attr_valid), &seconds);
+            put(offset_of!(EntryOut, attr_valid_nsec), &nanos);
+        }
     }
 
     fn record(
@@ -77,6 +99,8 @@ impl<'a> DirSink<'a> {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::{DirSink, Full};
     use crate::{Attr, Entry, FileKind};
 
@@ -109,5 +133,26 @@ mod tests {
         assert_eq!(memory[..8], 0u64.to_ne_bytes());
         assert_eq!(memory[160..168], 9u64.to_ne_bytes());
         assert_eq!(memory[160 + 128 + 20..160 + 128 + 24], 8u32.to_ne_bytes());
+    }
+
+    /// Goal: validity that is said behind a listing comes to its entries, in order, and to nothing else.
+    #[test]
+    fn validity_is_said_at_the_end() {
+        let said = |late: bool| {
+            let mut memory = [0u8; 640];
+            let mut sink = DirSink::new(&mut memory, true);
+            sink.add(1, 1, FileKind::Directory, b".").unwrap();
+            let valid = [Duration::from_millis(2_500), Duration::ZERO, Duration::from_nanos(7)];
+            for (ino, valid) in (9..).zip(valid) {
+                let attr = Attr { ino, mode: 0o100_644, ..Attr::default() };
+                let attr_valid = if late { Duration::ZERO } else { valid };
+                sink.add_plus(&Entry { ino, attr, attr_valid, ..Entry::default() }, ino, b"name").unwrap();
+            }
+            if late {
+                sink.valid_for(valid);
+            }
+            memory
+        };
+        assert_eq!(said(true), said(false));
     }
 }

@@ -5,7 +5,7 @@ use core::ops::{BitAnd, BitOr, Not};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::abi::init::{INIT_IN_SHORT, InitIn, InitOut};
-use crate::abi::{MAJOR, MINOR, MINOR_EPOCHS, MINOR_MINIMUM};
+use crate::abi::{MAJOR, MINOR, MINOR_EPOCHS, MINOR_EVICTIONS, MINOR_MINIMUM};
 
 /// A set of INIT features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,6 +178,13 @@ impl Negotiated {
         self.minor >= MINOR_EPOCHS
     }
 
+    /// Whether the kernel believes no attributes of an inode that it has evicted since it asked (Linux 6.13; known from the next
+    /// change of the protocol on, in 6.14).
+    #[must_use]
+    pub fn counts_evictions(&self) -> bool {
+        self.minor >= MINOR_EVICTIONS
+    }
+
     /// `out` with the features granted.
     pub(crate) fn answer(&self, mut out: InitOut) -> InitOut {
         out.flags = self.granted.low();
@@ -283,15 +290,17 @@ mod tests {
         assert_eq!(out.congestion_threshold, 48);
     }
 
-    /// Goal: epochs are known from their minor version on, whatever else is agreed.
+    /// Goal: epochs, and counts of evictions, are known from their minor version on, whatever else is agreed.
     #[test]
     fn epochs() {
-        for (minor, has) in [(43, false), (44, true), (45, true), (99, true)] {
+        for (minor, counts, has) in
+            [(41, false, false), (42, true, false), (43, true, false), (44, true, true), (99, true, true)]
+        {
             let offer = offer(7, minor, InitFlags::DEFAULT);
             let InitStep::Ready(_, agreed) = negotiate(offer.as_bytes(), &InitConfig::default()) else {
                 panic!("refused")
             };
-            assert_eq!(agreed.has_epochs(), has, "{minor}");
+            assert_eq!((agreed.counts_evictions(), agreed.has_epochs()), (counts, has), "{minor}");
         }
     }
 

@@ -79,6 +79,11 @@ impl Hosts {
         from + (left * MILLION).div_ceil(self.0[host].rate)
     }
 
+    /// For how long it has slept until now.
+    pub fn slept(&self, host: usize) -> u64 {
+        self.0[host].slept
+    }
+
     /// Does it stand still?
     pub fn is_still(&self, host: usize, now: u64) -> bool {
         now < self.0[host].still_until

@@ -149,6 +149,8 @@ pub struct Hub {
     pub truth: Truth,
     /// What all clients do to some files.
     pub fields: Fields,
+    /// For how long hosts had slept when their mounts looked last.
+    pub slept: [u64; HOSTS],
     /// The kernels above the clients, by life.
     pub kernels: BTreeMap<u32, Kernel>,
     /// Kernels lock directories, as real ones do. In the other seeds lanes of one mount meet in more orders.
@@ -231,6 +233,7 @@ impl Hub {
             shared: SharedDir::default(),
             truth: Truth::default(),
             fields: Fields::default(),
+            slept: [0; HOSTS],
             kernels: BTreeMap::new(),
             locks_dirs: canary.is_some() || !seed.is_multiple_of(4),
             stopped: BTreeMap::new(),

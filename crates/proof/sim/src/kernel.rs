@@ -60,6 +60,10 @@ struct Inode {
     seen: Option<(Seen, u64)>,
     /// It came by a name, not only by an open file.
     named: bool,
+    /// Look-ups in answers that were applied; FORGET gives them back.
+    looks: u64,
+    /// Its attributes are from before an eviction, and may be believed until then all the same (K5).
+    revived_until: u64,
     pages: BTreeMap<u64, Page>,
 }
 
@@ -74,6 +78,10 @@ pub struct Kernel {
     names: Names,
     locks: Locks,
     late: Vec<Late>,
+    /// A program has this one open.
+    held: Option<Ino>,
+    /// Look-ups that its mount is to hear of: they are forgotten.
+    forgets: Vec<(Ino, u64)>,
     /// Its mount is gone: whoever asks hears so.
     ended: bool,
 }
@@ -103,10 +111,41 @@ impl Kernel {
     /// Memory is short: some names go, and inodes that nothing leads to any more (K5).
     pub fn shrink(&mut self, rng: &mut Rng) {
         self.names.shrink(rng);
-        let names = &self.names;
-        let before = self.inodes.len();
-        self.inodes.retain(|ino, inode| !inode.named || !inode.pages.is_empty() || names.lead_to(*ino));
-        self.evictions += (before - self.inodes.len()) as u64;
+        let (names, forgets, held) = (&self.names, &mut self.forgets, self.held);
+        let mut counted = 0;
+        self.inodes.retain(|ino, inode| {
+            let stays = !inode.named || !inode.pages.is_empty() || names.lead_to(*ino);
+            let stays = stays || *ino == Ino::ROOT || Some(*ino) == held;
+            if !stays {
+                forgets.push((*ino, inode.looks));
+                // What it takes for one without names is not counted.
+                counted += u64::from(inode.seen.is_none_or(|(seen, _)| seen.nlink > 0));
+            }
+            stays
+        });
+        self.evictions += counted;
+    }
+
+    /// A program holds this one open, and none else.
+    pub fn hold(&mut self, ino: Option<Ino>) {
+        self.held = ino;
+    }
+
+    /// An answer that was not used counted as a look-up all the same.
+    pub fn forgets(&mut self, ino: Ino) {
+        self.forgets.push((ino, 1));
+    }
+
+    /// What its mount is to hear of look-ups.
+    pub fn take_forgets(&mut self) -> Vec<(Ino, u64)> {
+        std::mem::take(&mut self.forgets)
+    }
+
+    /// The machine has slept: what the mount has it drop by its clocks within a moment (promises) is dropped at once here.
+    pub fn slept(&mut self) {
+        for (_, until) in self.inodes.values_mut().filter_map(|inode| inode.seen.as_mut()) {
+            *until = 0;
+        }
     }
 
     /// How the lock of a directory comes to somebody.

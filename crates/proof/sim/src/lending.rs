@@ -25,6 +25,8 @@ const NONE: u64 = 5;
 const OTHER_SETTING: u64 = 20;
 /// Of a hundred mounts so many wish for leases.
 const WISH: u64 = 85;
+/// And of those so many let their kernels answer.
+const TELL: u64 = 80;
 /// How long a question may wait where only locks are waited for, in milliseconds: less than a call may take.
 const EVENTS_MS: u64 = 400;
 /// Pause before the next question where one failed.
@@ -177,6 +179,7 @@ impl Lending {
             return;
         }
         limits.leases = rng.percent(WISH);
+        limits.validity = rng.percent(TELL);
         limits.cache_bytes = self.cache.unwrap_or(limits.cache_bytes);
         limits.recalls_kept = self.recalls_kept.unwrap_or(limits.recalls_kept);
         limits.own_changes_kept = self.own_changes.unwrap_or(limits.own_changes_kept);

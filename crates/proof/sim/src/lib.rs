@@ -147,10 +147,14 @@ pub enum Canary {
     ReopensUnseen,
     /// A file that is renamed counts as covered by its new directory only.
     CoverFollowsNewName,
+    /// What is taken back is confirmed before the kernel has dropped it.
+    AcksRecallBeforeInval,
+    /// What a kernel does not know yet counts as dropped.
+    AnswerOvertakesNotify,
 }
 
 impl Canary {
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 48] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -197,6 +201,8 @@ impl Canary {
         Self::RowGoesWithSession,
         Self::ReopensUnseen,
         Self::CoverFollowsNewName,
+        Self::AcksRecallBeforeInval,
+        Self::AnswerOvertakesNotify,
     ];
 
     /// Is it wrong with leases?
@@ -287,6 +293,8 @@ impl Canary {
             Self::RowGoesWithSession => "row-goes-with-session",
             Self::ReopensUnseen => "reopens-unseen",
             Self::CoverFollowsNewName => "cover-follows-new-name",
+            Self::AcksRecallBeforeInval => "acks-recall-before-inval",
+            Self::AnswerOvertakesNotify => "answer-overtakes-notify",
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::deeds::Theme;
 use crate::drive::SimLane;
 use crate::hub::{Hub, HubRef, LaneId};
 use crate::kernel::kernel;
+use crate::moments::Moment;
 use crate::port::SharedRef;
 use crate::program::session_of;
 use crate::together::{NAMES, judge_list};
@@ -20,14 +21,21 @@ const LAST_LOOKS: u32 = 8;
 const TOLD: u64 = 25;
 /// Where there are leases, so many of a hundred looks are at all names.
 const LISTS: u64 = 25;
+/// Of a hundred looks so many hold on to what they found ...
+const HOLDS: u64 = 30;
+/// ... and of those at something else so many are at that first.
+const THROUGH: u64 = 60;
 /// Of a thousand pauses so many see a notification that nobody needed ...
 const NOTICES: u64 = 40;
 /// ... and so many a kernel that is short of memory.
 const SHRINKS: u64 = 20;
+/// The same in seeds that are about such.
+const UNAPPLIED_SHRINKS: u64 = 300;
 
 /// Looks, until all is calm.
 pub async fn look_on(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: LaneId) {
     let mut left = LAST_LOOKS;
+    let mut held = None;
     while left > 0 && !hub.borrow().calm {
         let vfs = Vfs::enter(&hub, &lane, id);
         let pause = {
@@ -48,7 +56,8 @@ pub async fn look_on(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: Lane
         }
         let Some(dir) = hub.borrow().shared.dir else { continue };
         disturb(&hub, &lane, id, dir).await;
-        look(&hub, &lane, id).await;
+        look_through(&hub, &lane, id, &mut held).await;
+        look(&hub, &lane, id, &mut held).await;
     }
     if kernel(&hub, id.life, |k| k.has_ended()) {
         hub.borrow_mut().kernels.remove(&id.life);
@@ -72,7 +81,27 @@ async fn look_at_all(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId) {
     }
 }
 
-async fn look(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId) {
+/// Looks at what it has opened, without a path (as O_PATH has it: no server is told), now and then.
+async fn look_through(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId, held: &mut Option<Ino>) {
+    let Some(ino) = held.filter(|_| hub.borrow_mut().rng.percent(THROUGH)) else { return };
+    let found = Vfs::enter(hub, lane, id).attributes(ino).await;
+    let hub = &mut *hub.borrow_mut();
+    hub.say(format_args!("{id} looks through what it holds, inode {}, and sees {found:?}", ino.0));
+    if found.is_ok() {
+        return hub.coverage.hit("a program looked through what it held");
+    }
+    hold(hub, id, held, None);
+}
+
+/// Holds an inode, which its kernel keeps from then on, instead of another one.
+fn hold(hub: &mut Hub, id: LaneId, held: &mut Option<Ino>, ino: Option<Ino>) {
+    if let Some(kernel) = hub.kernels.get_mut(&id.life) {
+        kernel.hold(ino);
+        *held = ino;
+    }
+}
+
+async fn look(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId, held: &mut Option<Ino>) {
     let lists = {
         let hub = &mut *hub.borrow_mut();
         hub.lending.on && hub.rng.percent(LISTS)
@@ -88,6 +117,12 @@ async fn look(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId) {
     let found = Vfs::enter(hub, lane, id).stat(name).await;
     let hub = &mut *hub.borrow_mut();
     hub.say(format_args!("{id} looks at {} and sees {found:?}", name.escape_ascii()));
+    if let Ok((ino, _)) = found
+        && hub.lending.on
+        && (hub.is_about(Moment::Unapplied) || hub.rng.percent(HOLDS))
+    {
+        hold(hub, id, held, Some(ino));
+    }
     if stopped {
         hub.coverage.hit("a program looked while its mount stood still");
     }
@@ -107,15 +142,16 @@ async fn disturb(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId, dir: Ino) {
         let name = hub.rng.pick(&NAMES);
         (hub.rng.below(1_000), name, hub.shared.names.get(name).copied().unwrap_or(dir))
     };
+    let shrinks = if hub.borrow().is_about(Moment::Unapplied) { UNAPPLIED_SHRINKS } else { SHRINKS };
     let ended = kernel(hub, id.life, |k| k.has_ended());
     match drawn {
-        _ if drawn < SHRINKS => {
+        _ if drawn < shrinks => {
             let mut rng = std::mem::replace(&mut hub.borrow_mut().rng, skep_model::Rng::new(0));
             kernel(hub, id.life, |k| k.shrink(&mut rng));
             hub.borrow_mut().rng = rng;
         }
         // Nobody is there who could.
-        _ if ended || drawn >= SHRINKS + NOTICES => {}
+        _ if ended || drawn >= shrinks + NOTICES => {}
         _ if drawn % 4 == 0 => drop(kernel(hub, id.life, |k| k.inval_inode(ino, None))),
         _ if drawn % 4 == 1 => {
             kernel(hub, id.life, |k| k.inc_epoch());

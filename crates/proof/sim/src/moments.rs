@@ -4,11 +4,11 @@
 use crate::Canary;
 use crate::hub::{Hub, LaneId};
 use crate::together::STEPS_FROM;
-use crate::world::LANES;
+use crate::world::{LANES, is_hearer};
 use skep_model::Rng;
 use skep_types::{NodeId, ShardId};
 use skep_wire::Message;
-use skep_wire::meta::{Create, Link, MakeNode, RemoveDir, Rename, Unlink};
+use skep_wire::meta::{Create, GetAttr, Link, List, Lookup, MakeNode, RemoveDir, Rename, Unlink};
 
 /// Tells this drawing from all others of a seed.
 const SALT: u64 = 0x4d4f_4d45;
@@ -28,6 +28,10 @@ const ARRIVES_MS: u64 = 500;
 const FORGOTTEN: u64 = 400;
 /// ... and who asked hears of that after so long, and as much again at most.
 const UNHEARD_MS: u64 = 500;
+/// Of a thousand answers to who looks so many are held up ...
+const OVERTAKEN: u64 = 300;
+/// ... for up to so long.
+const OVERTAKEN_MS: u64 = 200;
 /// Of a hundred looks so many are at the name that such a change was about.
 const EYED: u64 = 50;
 
@@ -41,6 +45,10 @@ pub enum Moment {
     Forgotten,
     /// Files get second names and other ones, while others look at what they know by number.
     Renamed,
+    /// Kernels take their time with answers, and forget inodes, while others change those.
+    Unapplied,
+    /// Answers to who looks are held up, and overtaken by what is taken back of them.
+    Overtaken,
 }
 
 impl Moment {
@@ -51,19 +59,33 @@ impl Moment {
             Some(Canary::GivenUpCreate) => return Some(Self::GivenUp),
             Some(Canary::ReopensUnseen) => return Some(Self::Forgotten),
             Some(Canary::CoverFollowsNewName) => return Some(Self::Renamed),
+            Some(Canary::AcksRecallBeforeInval | Canary::AnswerOvertakesNotify) => {
+                return Some(Self::Unapplied);
+            }
+            Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {
+                return Some(Self::Overtaken);
+            }
             Some(_) => return None,
         }
         let mut rng = Rng::new(Rng::new(seed ^ SALT).next_u64());
-        let all = [Self::LastAnswer, Self::GivenUp, Self::Forgotten, Self::Renamed];
+        let all = [
+            Self::LastAnswer,
+            Self::GivenUp,
+            Self::Forgotten,
+            Self::Renamed,
+            Self::Unapplied,
+            Self::Overtaken,
+        ];
         rng.percent(SOME).then(|| rng.pick(&all))
     }
 
     /// What a lane does among all others.
     pub fn deed(self, rng: &mut Rng) -> u64 {
         let deeds = match self {
-            Self::LastAnswer | Self::GivenUp => return rng.below(ANY),
+            Self::LastAnswer | Self::GivenUp | Self::Overtaken => return rng.below(ANY),
             Self::Forgotten => FORGOTTEN_DEEDS,
             Self::Renamed => RENAMED_DEEDS,
+            Self::Unapplied => UNAPPLIED_DEEDS,
         };
         let mut left = rng.below(deeds.iter().map(|(_, share)| share).sum());
         for (deed, share) in deeds {
@@ -86,6 +108,7 @@ impl Moment {
 type Deeds = [(u64, u64); 6];
 const FORGOTTEN_DEEDS: Deeds = [(0, 40), (4, 25), (11, 30), (6, 0), (7, 5), (10, 0)];
 const RENAMED_DEEDS: Deeds = [(0, 15), (4, 10), (11, 20), (6, 25), (7, 25), (10, 5)];
+const UNAPPLIED_DEEDS: Deeds = [(0, 20), (4, 15), (11, 10), (6, 5), (7, 45), (10, 5)];
 /// Of all that there are.
 const ANY: u64 = 13;
 
@@ -154,6 +177,16 @@ impl Hub {
         Some(self.now + UNHEARD_MS + self.rng.below(UNHEARD_MS))
     }
 
+    /// Until when the answer to this lane is held up.
+    pub fn overtaken(&mut self, lane: LaneId, kind: u16) -> Option<u64> {
+        let looks = [Lookup::KIND, GetAttr::KIND, List::KIND].contains(&kind) && !is_hearer(&lane);
+        if !looks || self.calm || !self.is_about(Moment::Overtaken) || !self.permille(OVERTAKEN) {
+            return None;
+        }
+        self.coverage.hit("an answer was held up on its way");
+        Some(self.now + self.rng.below(OVERTAKEN_MS))
+    }
+
     /// The name that is worth a look.
     pub fn eyed(&mut self) -> Option<&'static [u8]> {
         let eyed = self.lending.eyed?;
@@ -171,7 +204,14 @@ mod tests {
         let drawn: Vec<Moment> = (0..1_000).filter_map(|seed| Moment::draw(seed, None)).collect();
         assert!((200..300).contains(&drawn.len()), "{}", drawn.len());
         let mut rng = Rng::new(1);
-        for moment in [Moment::LastAnswer, Moment::GivenUp, Moment::Forgotten, Moment::Renamed] {
+        for moment in [
+            Moment::LastAnswer,
+            Moment::GivenUp,
+            Moment::Forgotten,
+            Moment::Renamed,
+            Moment::Unapplied,
+            Moment::Overtaken,
+        ] {
             assert!(drawn.contains(&moment));
             assert!((0..100).all(|_| moment.deed(&mut rng) < ANY));
         }

@@ -476,7 +476,7 @@ impl Network {
         if flight.payload_too_long(&payload) {
             hub.fail(format!("call {id}: the answer's payload is longer than asked for"));
         }
-        let (from, node) = (flight.from, flight.node);
+        let (from, node, kind) = (flight.from, flight.node, flight.kind);
         let incarnation = Incarnation(flight.life.unwrap_or(0));
         let blocked = self.is_blocked(side_of_node(node), side_of(from), hub.now);
         if blocked && !flight.settled && !self.is_blocked(side_of(from), side_of_node(node), hub.now) {
@@ -492,7 +492,7 @@ impl Network {
             let due = hub.now + hub.rng.below(PATIENCE_MAX);
             self.break_off(id, due, hub, queue);
         } else {
-            let late = late_until(from, hub);
+            let late = late_until(from, kind, hub);
             let due = late.unwrap_or(hub.now) + self.delay(hub);
             let payload_len = payload.len();
             let answer = Answer { status, body, payload_len, incarnation, epoch };
@@ -534,11 +534,12 @@ fn asks_no_more(from: From, hub: &Hub) -> bool {
     matches!(from, From::Lane(lane) if is_hearer(&lane) && hub.lending.is_unheard(lane.life, hub.now))
 }
 
-/// What is told to who hears recalls may be held up.
-fn late_until(from: From, hub: &Hub) -> Option<u64> {
+/// What is told to who hears recalls may be held up, or the answer to who looks.
+fn late_until(from: From, kind: u16, hub: &mut Hub) -> Option<u64> {
     match from {
         From::Lane(lane) if is_hearer(&lane) => hub.lending.late_until(lane.life, hub.now),
-        _ => None,
+        From::Lane(lane) => hub.overtaken(lane, kind),
+        From::Node(..) => None,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::hub::{CallId, Hub, HubRef, Landed, LaneId, Outgoing};
 use crate::kernel::{Told, kernel};
 use crate::lending::connection_of_pool;
 use crate::world::LANES;
-use skep_client::{Call, MGMTD, Outcome, Port, Shared};
+use skep_client::{Call, Dropped, MGMTD, Outcome, Port, Shared};
 use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, NodeId, Reader, Timestamp, Uuid};
 use skep_wire::Message;
 use skep_wire::meta::{Recalled, ShardCall};
@@ -157,9 +157,10 @@ impl Port for SimPort {
             if hub.mono(host) >= until {
                 return Poll::Ready(());
             }
-            // Again after a sleep, which took none of the time.
-            if hub.now >= due {
-                due = hub.true_time(host, until);
+            // Again after a sleep, which took none of the time, or ended before it was to.
+            let at = hub.true_time(host, until);
+            if hub.now >= due || at < due {
+                due = at;
                 hub.timers.push((due, self.lane));
             }
             Poll::Pending
@@ -187,6 +188,17 @@ impl Port for SimPort {
             self.pause(1).await;
         }
         false
+    }
+
+    fn drop_attributes(&self, ino: Ino) -> Dropped {
+        self.hub.borrow_mut().coverage.hit("a kernel was told to drop attributes");
+        match kernel(&self.hub, self.lane.life, |k| k.inval_inode(ino, None)) {
+            Told::Enoent => {
+                self.hub.borrow_mut().coverage.hit("a kernel did not know what it was to drop");
+                Dropped::Unknown
+            }
+            Told::Done | Told::Waits => Dropped::Done,
+        }
     }
 
     async fn tell_size(&self, ino: Ino, size: u64) -> bool {

@@ -9,9 +9,12 @@ use crate::Canary;
 use crate::drive::SimLane;
 use crate::hub::{Hub, HubRef, LaneId};
 use crate::kernel::{Asked, From, Kernel, Look, Seen, Ticket, Told, kernel};
+use crate::moments::Moment;
 use crate::truth::{Key, State};
-use skep_client::Listed;
+use skep_client::limits::VALIDITY_MARGIN_MS;
+use skep_client::{AttrsBy, Listed};
 use skep_types::{Attr, Errno, Ino, Kind, Name};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -24,6 +27,11 @@ const BLIND_MS: u64 = 1_000;
 const AT_ONCE: u64 = 880;
 /// ... and after no more than so many milliseconds each, of a thousand, the others (K1).
 const LATE: [(u64, u64); 3] = [(85, 8), (30, 100), (5, 2_000)];
+
+/// In seeds that are about it, half of them within so many.
+const UNAPPLIED_MS: u64 = 400;
+/// Of a hundred questions so many bring along what the kernel has forgotten.
+const FORGETS: u64 = 60;
 
 /// How a name is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,12 +50,14 @@ pub struct Vfs {
     pub id: LaneId,
     /// When the system call began that it is in.
     asked: u64,
+    /// By how much later the last answer was applied than it was given.
+    late: Cell<u64>,
 }
 
 impl Vfs {
     /// A system call begins.
     pub fn enter(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId) -> Self {
-        Self { hub: hub.clone(), lane: lane.clone(), id, asked: hub.borrow().now }
+        Self { hub: hub.clone(), lane: lane.clone(), id, asked: hub.borrow().now, late: Cell::new(0) }
     }
 
     fn kernel<R>(&self, f: impl FnOnce(&mut Kernel) -> R) -> R {
@@ -63,12 +73,34 @@ impl Vfs {
         self.hub.borrow().mono(self.host()).0
     }
 
-    /// How long a reply is valid: names, attributes. A mount without leases has none to give.
-    fn validity(&self) -> (u64, u64) {
+    /// How long the names of a reply are valid: a mount gives none.
+    fn names_valid(&self) -> u64 {
+        if self.hub.borrow().canary == Some(Canary::BelievesNames) { BLIND_MS } else { 0 }
+    }
+
+    /// How long the attributes are that the mount is about to give.
+    fn attributes_valid(&self, attr: &Attr, by: AttrsBy) -> u64 {
+        let valid = self.lane.valid_for(attr, by);
+        if valid > 0 {
+            self.hub.borrow_mut().coverage.hit("a kernel was told attributes for a while");
+        }
         match self.hub.borrow().canary {
-            Some(Canary::BelievesNames) => (BLIND_MS, 0),
-            Some(Canary::BelievesAttributes) => (0, BLIND_MS),
-            _ => (0, 0),
+            // What made it gives none, for nothing stops them (K3).
+            Some(Canary::BelievesAttributes) if by != AttrsBy::Made => BLIND_MS,
+            _ => valid,
+        }
+    }
+
+    /// Validity counts from when a reply is applied; by how much that may be late is promised.
+    fn lasts(&self, valid: u64) -> u64 {
+        valid.saturating_sub(self.late.get().saturating_sub(VALIDITY_MARGIN_MS))
+    }
+
+    /// What the kernel has forgotten comes to the mount some time.
+    fn forget(&self) {
+        if self.hub.borrow_mut().rng.percent(FORGETS) {
+            let forgets = self.kernel(|k| k.take_forgets());
+            forgets.into_iter().for_each(|(ino, looks)| self.lane.forget(ino, looks));
         }
     }
 
@@ -96,12 +128,18 @@ impl Vfs {
         .await;
         let late = {
             let hub = &mut *self.hub.borrow_mut();
-            late(hub.rng.below(1_000)).map(|most| hub.rng.below(most) + 1)
+            let most = match hub.is_about(Moment::Unapplied) && hub.rng.percent(50) {
+                true => Some(UNAPPLIED_MS),
+                false => late(hub.rng.below(1_000)),
+            };
+            most.map(|most| hub.rng.below(most) + 1).filter(|ms| *ms < 100 || !hub.calm)
         };
+        let answered = self.jiffies();
         if let Some(ms) = late {
             self.hub.borrow_mut().coverage.hit("a reply was applied late");
             self.sleep(ms).await;
         }
+        self.late.set(self.jiffies() - answered);
         answer
     }
 
@@ -144,28 +182,41 @@ impl Vfs {
         hub.fail(format!("{}: {what}", self.id));
     }
 
+    fn shows_attributes(&self, ino: Ino, seen: Seen) {
+        let now = self.jiffies();
+        if self.kernel(|k| k.is_revived(ino, now)) {
+            return self.hub.borrow_mut().coverage.hit("an old kernel revived attributes");
+        }
+        self.shows(Key::Inode(ino), State::Seen(Some(seen)));
+    }
+
     fn shows_name(&self, dir: Ino, name: &[u8], leads: Option<Ino>) {
         self.shows(Key::Name(dir, name.to_vec()), State::Leads(leads));
     }
 
     /// Applies what a first look brought.
-    fn apply(&self, dir: Ino, name: &[u8], found: Option<&Attr>, (from, asked): (From, Asked)) {
-        let ((names, attributes), now) = (self.validity(), self.jiffies());
+    fn apply(&self, dir: Ino, name: &[u8], found: Option<(&Attr, u64)>, (from, asked): (From, Asked)) {
+        let (names, now) = (self.names_valid(), self.jiffies());
         self.kernel(|k| {
-            if let Some(attr) = found {
-                // What made it gives no attributes, for nothing stops them (K3).
-                let validity = if matches!(from, From::New) { 0 } else { attributes };
-                k.answered(attr.ino, attr, from, validity, now);
+            if let Some((attr, valid)) = found {
+                k.answered(attr.ino, attr, from, self.lasts(valid), now);
             }
+            let found = found.map(|(attr, _)| attr);
             let leads = (found.map(|attr| attr.ino), found.is_some_and(|attr| attr.kind == Kind::Dir));
             k.looked(dir, name, leads, names, asked, now);
         });
     }
 
-    async fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Attr>, Errno> {
+    async fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<(Attr, u64)>, Errno> {
+        self.forget();
         let before = self.rounds();
-        let (found, marker) = match self.ask(self.lane.lookup(dir, name)).await {
-            Ok(attr) => (Some(attr), "a name was answered from memory"),
+        let question = async {
+            let attr = self.lane.lookup(dir, name).await?;
+            let valid = self.attributes_valid(&attr, AttrsBy::Look);
+            Ok((attr, valid))
+        };
+        let (found, marker) = match self.ask(question).await {
+            Ok(found) => (Some(found), "a name was answered from memory"),
             Err(Errno::ENOENT) => (None, "an absent name was answered from memory"),
             Err(errno) => return Err(errno),
         };
@@ -196,11 +247,15 @@ impl Vfs {
             Look::Known(id, ino) => {
                 let asked = self.kernel(|k| k.asks());
                 let found = self.lookup(dir, name).await?;
-                let ((names, attributes), now) = (self.validity(), self.jiffies());
-                let leads = found.as_ref().map(|attr| attr.ino);
+                let (names, now) = (self.names_valid(), self.jiffies());
+                let leads = found.as_ref().map(|(attr, _)| attr.ino);
                 let same = self.kernel(|k| {
-                    if let Some(attr) = found.as_ref().filter(|attr| attr.ino == ino) {
-                        k.answered(ino, attr, From::Entry(asked), attributes, now);
+                    match &found {
+                        Some((attr, valid)) if attr.ino == ino => {
+                            k.answered(ino, attr, From::Entry(asked), self.lasts(*valid), now);
+                        }
+                        Some((attr, _)) => k.forgets(attr.ino),
+                        None => {}
                     }
                     k.revalidated(id, leads, names, now)
                 });
@@ -222,8 +277,9 @@ impl Vfs {
     async fn first_look(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, Errno> {
         let asked = self.kernel(|k| k.asks());
         let found = self.lookup(dir, name).await?;
-        self.apply(dir, name, found.as_ref(), (From::Entry(asked), asked));
-        let leads = found.map(|attr| attr.ino);
+        let seen = found.as_ref().map(|(attr, valid)| (attr, *valid));
+        self.apply(dir, name, seen, (From::Entry(asked), asked));
+        let leads = found.map(|(attr, _)| attr.ino);
         self.shows_name(dir, name, leads);
         Ok(leads)
     }
@@ -232,20 +288,28 @@ impl Vfs {
     pub async fn attributes(&self, ino: Ino) -> Result<Seen, Errno> {
         let now = self.jiffies();
         let seen = match self.kernel(|k| k.valid(ino, now)) {
-            Some(seen) => seen,
+            Some(seen) => {
+                self.hub.borrow_mut().coverage.hit("a kernel answered attributes by itself");
+                seen
+            }
             None => {
                 let asked = self.kernel(|k| k.asks());
                 let before = self.rounds();
-                let attr = self.ask(self.lane.getattr(ino)).await?;
+                let question = async {
+                    let attr = self.lane.getattr(ino).await?;
+                    let valid = self.attributes_valid(&attr, AttrsBy::Question);
+                    Ok((attr, valid))
+                };
+                let (attr, valid) = self.ask(question).await?;
                 self.mark_known(before, "attributes were answered from memory");
-                let ((_, attributes), now) = (self.validity(), self.jiffies());
-                self.kernel(|k| k.answered(ino, &attr, From::Inode(asked), attributes, now));
+                let now = self.jiffies();
+                self.kernel(|k| k.answered(ino, &attr, From::Inode(asked), self.lasts(valid), now));
                 Seen::of(&attr)
             }
         };
         // One without a name is the mount's own affair, as long as it has it open.
         if seen.nlink > 0 {
-            self.shows(Key::Inode(ino), State::Seen(Some(seen)));
+            self.shows_attributes(ino, seen);
         }
         Ok(seen)
     }
@@ -278,31 +342,38 @@ impl Vfs {
         let handle = self.lane.opendir(dir)?;
         let held = self.lock(dir, false).await;
         let asked = self.kernel(|k| k.asks());
-        let mut lines: BTreeMap<Name, Option<Attr>> = BTreeMap::new();
-        let mut twice = false;
-        let mut sink = |line: Listed<'_>| {
-            if let Ok(name) = Name::new(line.name) {
-                twice |= lines.insert(name, line.attr.cloned()).is_some();
-            }
-            true
+        let question = async {
+            let mut lines: BTreeMap<Name, Option<Attr>> = BTreeMap::new();
+            let mut twice = false;
+            let mut sink = |line: Listed<'_>| {
+                if let Ok(name) = Name::new(line.name) {
+                    twice |= lines.insert(name, line.attr.cloned()).is_some();
+                }
+                true
+            };
+            self.lane.readdir(handle, 0, plus, &mut sink).await?;
+            let valid = |attr: Attr| (self.attributes_valid(&attr, AttrsBy::Look), attr);
+            let lines = lines.into_iter().map(|(name, attr)| (name, attr.map(valid)));
+            Ok((lines.collect::<Vec<_>>(), twice))
         };
         let before = self.rounds();
-        let listed = self.ask(self.lane.readdir(handle, 0, plus, &mut sink)).await;
-        if listed.is_ok() {
+        let listed = self.ask(question).await;
+        if let Ok((lines, _)) = &listed {
             self.mark_known(before, "a listing was answered from memory");
-            for (name, attr) in lines.iter().filter_map(|(name, attr)| Some((name, attr.as_ref()?))) {
-                self.apply(dir, name.as_bytes(), Some(attr), (From::Entry(asked), asked));
+            for (name, found) in lines {
+                if let Some((valid, attr)) = found {
+                    self.apply(dir, name.as_bytes(), Some((attr, *valid)), (From::Entry(asked), asked));
+                }
             }
         }
         self.unlock(dir, held);
         self.lane.releasedir(handle);
-        listed?;
+        let (lines, twice) = listed?;
         // No error of a directory is like this one: a name that was listed twice must stand out.
         if twice {
-            Err(Errno::ERANGE)
-        } else {
-            Ok(lines.keys().map(|name| name.as_bytes().to_vec()).collect())
+            return Err(Errno::ERANGE);
         }
+        Ok(lines.iter().map(|(name, _)| name.as_bytes().to_vec()).collect())
     }
 
     /// The mount has the kernel drop a name, as if somebody had changed it.

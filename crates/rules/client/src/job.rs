@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use skep_types::{
     ClientId, Decode, DecodeError, Encode, Errno, Incarnation, Ino, NodeId, Reader, ShardId, TargetId,
 };
-use skep_wire::meta::{Events, Recalled, RemoveDir, Rename, ShardCall, ShardStamp, Wish};
+use skep_wire::meta::{Events, Recalled, RemoveDir, Rename, ShardCall, ShardStamp, Unlink, Wish};
 use skep_wire::{Message, Refusal};
 
 /// To whom a request goes. Which node that is, the map says at every try.
@@ -157,6 +157,11 @@ impl Job<'_> {
     /// Directories may go by it, or move.
     pub fn moves_dirs(&self) -> bool {
         [RemoveDir::KIND, Rename::KIND].contains(&self.kind)
+    }
+
+    /// What the names that it changes lead to may lose them.
+    pub fn takes_names(&self) -> bool {
+        self.kind == Unlink::KIND || self.moves_dirs()
     }
 
     /// It changes this name.

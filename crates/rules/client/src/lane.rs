@@ -22,6 +22,8 @@ pub struct Lane<P: Port, C: Cell<Shared>> {
     through: cell::Cell<Through>,
     /// See [`crate::Limits`].
     pub(crate) leases: bool,
+    /// The kernel is told for how long it may use what leases cover.
+    pub(crate) tells: bool,
 }
 
 /// The open files that a lane's operation goes through, and how many locks had been lost when it began.
@@ -47,7 +49,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A lane with a slot of its own; `port` makes its hands, given the slot (the connection group).
     /// EMFILE when all slots are taken.
     pub fn new(shared: C, port: impl FnOnce(Slot) -> P) -> Result<Self, Errno> {
-        let (taken, leases) = shared.with(|s| (s.slots.take(), s.limits.leases));
+        let (taken, leases, tells) = shared.with(|s| (s.slots.take(), s.limits.leases, s.limits.tells()));
         let (slot, position) = taken.ok_or(Errno::EMFILE)?;
         Ok(Self {
             port: port(slot),
@@ -57,15 +59,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             position: RefCell::new(position),
             through: cell::Cell::default(),
             leases,
+            tells,
         })
     }
 
     /// A lane that only hears what servers tell ([`Lane::hear`]): it changes nothing, so it needs no slot, and there may be one
     /// for each server, however many they are.
     pub fn that_hears(shared: C, port: P) -> Self {
-        let leases = shared.with(|s| s.limits.leases);
+        let (leases, tells) = shared.with(|s| (s.limits.leases, s.limits.tells()));
         let (position, through) = (RefCell::default(), cell::Cell::default());
-        Self { port, shared, slot: Slot(0), has_slot: false, position, through, leases }
+        Self { port, shared, slot: Slot(0), has_slot: false, position, through, leases, tells }
     }
 
     pub fn slot(&self) -> Slot {
@@ -151,11 +154,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return (Err(refusal), None);
         }
         let mut jobs = [job];
-        let change = self.own_change_begins(&mut jobs[0]);
-        self.run(&mut jobs).await;
+        let change = self.own_change_begins(&mut jobs[0]).await;
+        if jobs[0].settled.is_none() {
+            self.run(&mut jobs).await;
+        }
         let [mut job] = jobs;
         if let Some(change) = change {
-            self.own_change_ends(&mut job, change);
+            self.own_change_ends(&mut job, change).await;
         }
         if let (To::Shard(shard), Some(number), true) =
             (job.to, job.makes_open, job.unsure && !job.is_answered)

@@ -128,6 +128,18 @@ pub const DIRS_KEPT_MAX: usize = 1 << 17;
 pub const HOLES_MAX: usize = 64;
 /// Lines of a listing that are taken over in one step.
 pub const LINES_AT_ONCE: usize = 64;
+/// The kernel may use what it was told for so much shorter than the lease holds: the thread that asked may come to run so much
+/// later.
+pub const VALIDITY_MARGIN_MS: u64 = 250;
+/// Validity counts from when the thread that asked runs again: so much later it may still begin, and the kernel is told to drop
+/// what is long over.
+pub const LATE_MS: u64 = 4_000;
+/// How long a kernel may use attributes from a look-up that does not count evictions.
+pub const OLD_LOOK_MS: u64 = 100;
+/// An inode that the kernel was given, and does not know for so long, was counted wrongly.
+pub const LOOKS_LOST_MS: u64 = 1_000;
+/// Attributes that the kernel drops in one go.
+pub const DROPS_AT_ONCE: usize = 512;
 /// While leases are held, events are waited for so long: each answer renews.
 pub const EVENTS_HELD_MS: u64 = 1_000;
 /// And for so long beyond that, before their server counts as silent.
@@ -163,6 +175,10 @@ pub struct Limits {
     pub canary_opens_behind_losses: bool,
     /// Asks for leases, and answers by itself what they cover.
     pub leases: bool,
+    /// Lets the kernel answer what they cover.
+    pub validity: bool,
+    /// The kernel does not count evictions: see [`OLD_LOOK_MS`].
+    pub old_kernel: bool,
     /// As [`CACHE_MAX`].
     pub cache_bytes: usize,
     /// A fault on purpose: recalls refuse no grants that come behind them (*recall-overtakes-grant*).
@@ -184,6 +200,17 @@ pub struct Limits {
     pub canary_forgets_doubts: bool,
     /// A fault on purpose: what was asked for before a lapse gives leases (*revived-by-late-answer*).
     pub canary_revives: bool,
+    /// A fault on purpose: what is recalled is confirmed before the kernel has dropped it (*acks-recall-before-inval*).
+    pub canary_confirms_first: bool,
+    /// A fault on purpose: what the kernel does not know yet counts as dropped (*answer-overtakes-notify*).
+    pub canary_unknown_is_gone: bool,
+}
+
+impl Limits {
+    /// Is the kernel told for how long it may use what leases cover?
+    pub fn tells(&self) -> bool {
+        self.leases && self.validity
+    }
 }
 
 impl Default for Limits {
@@ -198,6 +225,8 @@ impl Default for Limits {
             canary_tells_the_first: false,
             canary_opens_behind_losses: false,
             leases: false,
+            validity: false,
+            old_kernel: false,
             cache_bytes: CACHE_MAX,
             canary_forgets_recalls: false,
             canary_counts_from_answers: false,
@@ -208,6 +237,8 @@ impl Default for Limits {
             canary_installs_late: false,
             canary_forgets_doubts: false,
             canary_revives: false,
+            canary_confirms_first: false,
+            canary_unknown_is_gone: false,
         }
     }
 }

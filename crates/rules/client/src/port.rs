@@ -70,6 +70,16 @@ pub struct Answer {
     pub epoch: FenceEpoch,
 }
 
+/// What became of attributes that the kernel was to drop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    Done,
+    /// It does not know the inode, and may be about to: from an answer that it has not looked at yet.
+    Unknown,
+    /// It cannot be told: what it was given goes on being valid.
+    Failed,
+}
+
 /// The hands of one lane. Each lane has a port of its own; its connection group is its slot.
 #[allow(async_fn_in_trait)] // static dispatch only; one thread drives a lane, so no Send bound
 pub trait Port {
@@ -120,6 +130,12 @@ pub trait Port {
     /// The kernel waits for fills of these pages, so whoever serves one must not call it.
     async fn drop_pages(&self, _ino: Ino, _from: u64, _len: u64, _patience: Option<u64>) -> bool {
         true
+    }
+
+    /// Has the kernel drop the attributes that it has of an inode, and none of its pages. It waits for no lock that a request of
+    /// the kernel holds, so whoever serves one may call it.
+    fn drop_attributes(&self, _ino: Ino) -> Dropped {
+        Dropped::Done
     }
 
     /// Has the kernel believe that a file has at least this size, whatever it believes of the answer that comes next, and

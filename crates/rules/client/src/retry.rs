@@ -252,7 +252,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let rings = job.sent.is_some() && {
                 s.names.sweep();
-                s.leases.take_news() || lent
+                s.leases.take_news() | s.kernel.take_news() | lent
             };
             (s.nodes.answers(node), new, lent, rings)
         });

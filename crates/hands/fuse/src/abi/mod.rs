@@ -32,6 +32,8 @@ pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 45;
 /// Oldest minor version accepted: Linux 6.1 offers 36 or 37.
 pub const MINOR_MINIMUM: u32 = 36;
+/// From here on no kernel believes attributes of an inode that it has evicted since it asked (Linux 6.14).
+pub const MINOR_EVICTIONS: u32 = 42;
 /// Minor version from which on the kernel counts epochs of names (Linux 6.16).
 pub const MINOR_EPOCHS: u32 = 44;
 /// Node id of the root directory.

@@ -20,17 +20,17 @@ pub const QUEUE_DEPTH_MAX: u32 = 256;
 pub const REQUEST_MIN: Size = Size::kib(4);
 
 /// Does a mount ask for leases, unless it is told not to?
-pub const LEASES: Leases = Leases::On;
+pub const LEASES: Switch = Switch::On;
+/// And does its kernel answer some of what they cover?
+pub const KERNEL_ANSWERS: Switch = Switch::On;
 /// Bounds of `cache`.
 pub const CACHE: RangeInclusive<Size> = Size::mib(1)..=Size::mib(64 << 10);
 
-/// Does the mount answer by itself what others cannot change without asking it?
+/// Is something done?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Leases {
-    /// Yes.
+pub enum Switch {
     On,
-    /// It asks a server each time.
     Off,
 }
 
@@ -90,7 +90,9 @@ pub struct MountConfig {
     /// Largest read or write taken from the kernel at once.
     pub request_size: Size,
     /// Answer names and attributes of leased directories from memory.
-    pub leases: Leases,
+    pub leases: Switch,
+    /// Let the kernel answer for attributes that leases cover.
+    pub kernel_answers: Switch,
     /// Memory for that.
     pub cache: Size,
 }
@@ -111,6 +113,7 @@ impl Default for MountConfig {
             allow_other: true,
             request_size: Size(limits::TRANSFER_MAX as u64),
             leases: LEASES,
+            kernel_answers: KERNEL_ANSWERS,
             cache: Size::mib(256),
         }
     }

@@ -61,20 +61,20 @@ pub fn attr(attr: &skep_types::Attr) -> skep_fuse::Attr {
     }
 }
 
-/// An entry for the kernel, which must ask again each time: there are no leases yet.
-pub fn entry(of: &skep_types::Attr) -> skep_fuse::Entry {
+/// An entry for the kernel, which may use its attributes for so many milliseconds, and asks for the name each time.
+pub fn entry(of: &skep_types::Attr, valid_ms: u64) -> skep_fuse::Entry {
     skep_fuse::Entry {
         ino: of.ino.0,
         generation: 0, // inode numbers are never used again
         attr: attr(of),
         entry_valid: Duration::ZERO,
-        attr_valid: Duration::ZERO,
+        attr_valid: Duration::from_millis(valid_ms),
     }
 }
 
-/// The answer to getattr and setattr.
-pub fn attr_reply(of: &skep_types::Attr) -> skep_fuse::AttrReply {
-    skep_fuse::AttrReply { attr: attr(of), attr_valid: Duration::ZERO }
+/// The answer to getattr and setattr, which the kernel may use for so many milliseconds.
+pub fn attr_reply(of: &skep_types::Attr, valid_ms: u64) -> skep_fuse::AttrReply {
+    skep_fuse::AttrReply { attr: attr(of), attr_valid: Duration::from_millis(valid_ms) }
 }
 
 /// What setattr shall change.

@@ -6,6 +6,7 @@ use super::netbench::Netbench;
 use super::pages::Pages;
 use super::recalls::Bell;
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
+use skep_fuse::Notifier;
 use skep_net::{Endpoint, Keyring};
 use skep_types::limits::SLOTS_MAX;
 use skep_types::{ClientId, Millis, NodeId, ServiceKind, Uuid};
@@ -49,6 +50,8 @@ pub struct Hands {
     pub callers: Callers,
     /// Drops pages of the kernel, once there is a mount.
     pub pages: OnceLock<Arc<Pages>>,
+    /// Tells the kernel what to drop besides, once there is a mount.
+    pub notifier: OnceLock<Notifier>,
     /// Calls the thread that hears what servers tell.
     pub bell: Bell,
     /// Set before the first request, if contents are dropped.
@@ -80,6 +83,7 @@ impl Hands {
             born: Instant::now(),
             callers: Callers::default(),
             pages: OnceLock::new(),
+            notifier: OnceLock::new(),
             bell: Bell::default(),
             netbench: OnceLock::new(),
             connections: AtomicU64::new(0),

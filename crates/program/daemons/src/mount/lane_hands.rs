@@ -228,6 +228,19 @@ impl LaneHands {
         Some((dropped, Instant::now() + limit))
     }
 
+    /// See [`Port::drop_attributes`].
+    pub fn drop_attributes(&self, ino: Ino) -> skep_client::Dropped {
+        /// Attributes only.
+        const NO_PAGES: i64 = -1;
+        let told = self.hands.notifier.get().map(|notifier| notifier.inval_inode(ino.0, NO_PAGES, 0));
+        match told {
+            // Nothing was mounted that could know it.
+            None | Some(Ok(skep_fuse::Dropped::Done)) => skep_client::Dropped::Done,
+            Some(Ok(skep_fuse::Dropped::Unknown)) => skep_client::Dropped::Unknown,
+            Some(Err(_)) => skep_client::Dropped::Failed,
+        }
+    }
+
     /// See [`Port::now`].
     pub fn now(&self) -> Millis {
         self.hands.now()

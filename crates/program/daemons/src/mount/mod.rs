@@ -154,6 +154,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     }
     let pages = Pages::new(device.notifier());
     let _ = hands.pages.set(pages.clone());
+    let _ = hands.notifier.set(device.notifier());
     let served = Served::new(&hands, config.io, Readiness::new("mount"), background, note);
     let kept = hands.clone();
     let housekeeper = thread("housekeeping", move || keep(&kept, keeper, record))?;
@@ -188,7 +189,8 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle
 fn limits(config: &MountConfig, leases: bool) -> Limits {
     let retry_ms = config.retry.duration().as_millis() as u64;
     let cache_bytes = usize::try_from(config.cache.bytes()).unwrap_or(usize::MAX);
-    Limits { retry_ms, leases, cache_bytes, ..Limits::default() }
+    let validity = config.kernel_answers == config::mount::Switch::On;
+    Limits { retry_ms, leases, validity, cache_bytes, ..Limits::default() }
 }
 
 /// Does it ask for leases? Its log says so, and if not why.
@@ -225,12 +227,12 @@ enum Without {
 }
 
 fn has_leases(
-    wanted: config::mount::Leases,
+    wanted: config::mount::Switch,
     can_hear: impl FnOnce() -> std::io::Result<()>,
 ) -> Result<(), Without> {
     match wanted {
-        config::mount::Leases::Off => Err(Without::Asked),
-        config::mount::Leases::On => can_hear().map_err(Without::Ring),
+        config::mount::Switch::Off => Err(Without::Asked),
+        config::mount::Switch::On => can_hear().map_err(Without::Ring),
     }
 }
 
@@ -418,17 +420,17 @@ fn drive<F: Future>(future: F) -> F::Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::mount::Leases;
+    use config::mount::Switch;
 
     /// Goal: a mount has leases where they are wanted and it can hear, and the reason why not is the right one.
     #[test]
     fn leases_are_on_where_they_can_be() {
         let cannot = || Err(std::io::Error::other("not allowed"));
-        assert!(has_leases(Leases::On, || Ok(())).is_ok());
-        assert!(matches!(has_leases(Leases::Off, || Ok(())), Err(Without::Asked)));
-        assert!(matches!(has_leases(Leases::Off, cannot), Err(Without::Asked)));
+        assert!(has_leases(Switch::On, || Ok(())).is_ok());
+        assert!(matches!(has_leases(Switch::Off, || Ok(())), Err(Without::Asked)));
+        assert!(matches!(has_leases(Switch::Off, cannot), Err(Without::Asked)));
         assert!(
-            matches!(has_leases(Leases::On, cannot), Err(Without::Ring(e)) if e.to_string() == "not allowed")
+            matches!(has_leases(Switch::On, cannot), Err(Without::Ring(e)) if e.to_string() == "not allowed")
         );
     }
 }

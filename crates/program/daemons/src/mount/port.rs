@@ -268,6 +268,10 @@ impl Port for BlockingPort {
         self.notified(self.lane.notify(ino, Notice::Drop { from, len }, patience))
     }
 
+    fn drop_attributes(&self, ino: Ino) -> skep_client::Dropped {
+        self.lane.drop_attributes(ino)
+    }
+
     async fn tell_size(&self, ino: Ino, size: u64) -> bool {
         self.notified(self.lane.notify(ino, Notice::Size(size), None))
     }

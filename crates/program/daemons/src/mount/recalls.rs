@@ -134,6 +134,9 @@ impl Ear {
                 if let Some(still) = clocks.stood_still(pause) {
                     info!("this mount stood still for {} ms: all is asked for again", still.as_millis());
                     self.hands.shared.with(|s| s.all_lapses(false));
+                    // No server needs to answer first. Nor does this wait for it: the clocks are to be looked at.
+                    let lane = Lane::that_hears(self.hands.shared.clone(), RingPort::new(&ring));
+                    reactor.spawn(async move { lane.drop_all_told().await });
                 }
             }
         });

@@ -10,9 +10,10 @@ use super::shown;
 use super::worker::{Manner, MountLane, Worker};
 use skep_base::config::mount::Io;
 use skep_base::daemon::Readiness;
-use skep_client::Lane;
+use skep_client::{Cell, Lane, Shared};
 use skep_fuse::{InitFlags, Negotiated, RESERVE_PER_THREAD, RESERVE_WORKERS, RingThread, Serving};
 use skep_ring::Reactor;
+use skep_types::Ino;
 use skep_types::limits::SLOTS_MAX;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -76,6 +77,7 @@ impl skep_fuse::Mount for Served {
     fn init(&self, negotiated: &Negotiated) -> Result<(), skep_fuse::Errno> {
         let direct = negotiated.granted.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
         self.direct_with_mmap.store(direct, Ordering::Relaxed);
+        self.hands.shared.with(|s| s.limits.old_kernel = !negotiated.counts_evictions());
         self.note
             .lost
             .lock()
@@ -101,6 +103,14 @@ impl skep_fuse::Mount for Served {
         }
         if self.background {
             background::tell_live();
+        }
+    }
+
+    /// A kernel whose connection was cut off goes on using what is valid: as long as there is something mounted, it has the root.
+    fn destroy(&self) {
+        let root = self.hands.notifier.get().map(|notifier| notifier.inval_inode(Ino::ROOT.0, -1, 0));
+        if matches!(root, Some(Ok(skep_fuse::Dropped::Unknown))) {
+            self.hands.shared.with(Shared::unmounted);
         }
     }
 

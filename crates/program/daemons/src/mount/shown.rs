@@ -92,6 +92,8 @@ impl MountPages {
         let (held, counts, spared, bytes) = self.hands.shared.with(|shared| {
             (shared.leases.count(), shared.leases.counts(), shared.spared, shared.names.bytes())
         });
+        let (told, lost_looks) =
+            self.hands.shared.with(|shared| (shared.kernel.counts().1, shared.kernel.lost()));
         let name = "skep_mount_answered_from_memory_total";
         let mut family = out.family(name, Kind::Counter, "Questions that no server was asked, by what for.");
         for (what, value) in [
@@ -111,6 +113,9 @@ impl MountPages {
         show("skep_mount_recalls_total", Kind::Counter, "What servers took back.", counts.recalls);
         let lapses = "How often all leases of a server ended at once.";
         show("skep_mount_lapses_total", Kind::Counter, lapses, counts.lapses);
+        show("skep_mount_told", Kind::Gauge, "Inodes for which the kernel may answer.", told as u64);
+        let lost = "How often the kernel did not know for long what it had been given; 0 but for a bug.";
+        show("skep_mount_looks_lost_total", Kind::Counter, lost, lost_looks);
     }
 }
 

@@ -11,7 +11,9 @@ use super::way::{File, Way};
 use super::{locks, shown, special};
 use skep_base::config::mount::Io;
 use skep_client::state::Handle;
-use skep_client::{Allocate, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, Seek, XattrHow};
+use skep_client::{
+    Allocate, AttrsBy, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, Seek, Shown, XattrHow,
+};
 use skep_fuse::{
     AttrReply, Context, CopyRange, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileLock,
     Filesystem, Forgets, LockRequest, OpenFlags, OpenRequest, Opened, ReadRequest, ReleaseRequest, SetAttr,
@@ -19,7 +21,7 @@ use skep_fuse::{
 };
 use skep_types::{Attr, Ino, Kind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// RENAME_NOREPLACE.
 const NO_REPLACE: u32 = 1;
@@ -165,14 +167,24 @@ async fn list<P: MountPort>(
     with_attr: bool,
     sink: &mut DirSink<'_>,
 ) -> Answer<()> {
+    let mut shown: Vec<Shown> = Vec::new();
     let mut take = |line: Listed<'_>| {
         let added = match line.attr {
-            Some(attr) => sink.add_plus(&entry(attr), line.next, line.name),
+            Some(attr) => sink.add_plus(&entry(attr, 0), line.next, line.name),
             None => sink.add(line.ino.0, line.next, convert::kind(line.kind), line.name),
         };
+        shown.extend(line.attr.filter(|_| added.is_ok()).map(Shown::from));
         added.is_ok()
     };
-    lane.readdir(fh, offset, with_attr, &mut take).await.map_err(errno)
+    lane.readdir(fh, offset, with_attr, &mut take).await.map_err(errno)?;
+    // Not before the reply is ready: servers may have been asked meanwhile.
+    sink.valid_for(lane.valid_for_each(&shown, AttrsBy::Look).into_iter().map(Duration::from_millis));
+    Ok(())
+}
+
+/// A name for the kernel, and what it leads to.
+fn named<P: MountPort>(lane: &MountLane<P>, attr: &Attr, by: AttrsBy) -> Entry {
+    entry(attr, lane.valid_for(attr, by))
 }
 
 impl<P: MountPort> Filesystem for Worker<P> {
@@ -191,18 +203,19 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let (missed, over) = self.manner.misses.looks(cx.pid);
         release_all(lane, over).await;
         if !missed {
-            return Ok(entry(&lane.lookup(Ino(parent), name).await.map_err(errno)?));
+            let attr = lane.lookup(Ino(parent), name).await.map_err(errno)?;
+            return Ok(named(lane, &attr, AttrsBy::Look));
         }
         let (attr, held) = Box::pin(lane.lookup_to_open(Ino(parent), name)).await.map_err(errno)?;
         let over = held.and_then(|handle| self.manner.misses.hold(cx.pid, handle));
         release_all(lane, over).await;
-        Ok(entry(&attr))
+        Ok(named(lane, &attr, AttrsBy::Look))
     }
 
     async fn forget(&self, forgets: Forgets<'_>) {
         let Some(lane) = &self.lane else { return };
-        for (ino, _) in forgets {
-            lane.forget(Ino(ino));
+        for (ino, looks) in forgets {
+            lane.forget(Ino(ino), looks);
         }
     }
 
@@ -219,7 +232,8 @@ impl<P: MountPort> Filesystem for Worker<P> {
         if fh.is_none() && attr == Err(skep_types::Errno::ESTALE) {
             self.manner.misses.missed(cx.pid);
         }
-        Ok(attr_reply(&attr.map_err(errno)?))
+        let attr = attr.map_err(errno)?;
+        Ok(attr_reply(&attr, lane.valid_for(&attr, AttrsBy::Question)))
     }
 
     async fn setattr(&self, cx: &Context<'_>, ino: u64, set: &SetAttr) -> Answer<AttrReply> {
@@ -232,7 +246,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let attr = attr.map_err(errno)?;
         let cuts = set.kill_suidgid && set.size.is_some();
         let less = if cuts { self.drop_foreign_sgid(cx, ino, Some(&attr)).await? } else { None };
-        Ok(attr_reply(&less.unwrap_or(attr)))
+        Ok(attr_reply(&less.unwrap_or(attr), 0))
     }
 
     async fn readlink(&self, cx: &Context<'_>, ino: u64, out: &mut [u8]) -> Answer<usize> {
@@ -246,15 +260,17 @@ impl<P: MountPort> Filesystem for Worker<P> {
     async fn mknod(&self, cx: &Context<'_>, parent: u64, name: &[u8], mode: u32, rdev: u32) -> Answer<Entry> {
         let kind = if mode >> 12 == 0 { Kind::File } else { Kind::from_mode(mode).ok_or(Errno::EINVAL)? };
         let new = NewNode { kind, mode: mode & 0o7777, umask: cx.umask, uid: cx.uid, gid: cx.gid, rdev };
-        let attr = self.begin(cx)?.make_node(Ino(parent), name, new).await.map_err(errno)?;
-        Ok(entry(&attr))
+        let lane = self.begin(cx)?;
+        let attr = lane.make_node(Ino(parent), name, new).await.map_err(errno)?;
+        Ok(named(lane, &attr, AttrsBy::Made))
     }
 
     async fn mkdir(&self, cx: &Context<'_>, parent: u64, name: &[u8], mode: u32) -> Answer<Entry> {
         let (mode, umask) = (mode & 0o7777, cx.umask);
         let new = NewNode { kind: Kind::Dir, mode, umask, uid: cx.uid, gid: cx.gid, rdev: 0 };
-        let attr = self.begin(cx)?.make_node(Ino(parent), name, new).await.map_err(errno)?;
-        Ok(entry(&attr))
+        let lane = self.begin(cx)?;
+        let attr = lane.make_node(Ino(parent), name, new).await.map_err(errno)?;
+        Ok(named(lane, &attr, AttrsBy::Made))
     }
 
     async fn unlink(&self, cx: &Context<'_>, parent: u64, name: &[u8]) -> Answer<()> {
@@ -268,7 +284,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
     async fn symlink(&self, cx: &Context<'_>, parent: u64, name: &[u8], target: &[u8]) -> Answer<Entry> {
         let lane = self.begin(cx)?;
         let attr = lane.symlink(Ino(parent), name, target, cx.uid, cx.gid).await.map_err(errno)?;
-        Ok(entry(&attr))
+        Ok(named(lane, &attr, AttrsBy::Made))
     }
 
     async fn rename(&self, cx: &Context<'_>, from: (u64, &[u8]), to: (u64, &[u8]), bits: u32) -> Answer<()> {
@@ -280,8 +296,9 @@ impl<P: MountPort> Filesystem for Worker<P> {
     }
 
     async fn link(&self, cx: &Context<'_>, ino: u64, parent: u64, name: &[u8]) -> Answer<Entry> {
-        let attr = self.begin(cx)?.link(Ino(ino), Ino(parent), name).await.map_err(errno)?;
-        Ok(entry(&attr))
+        let lane = self.begin(cx)?;
+        let attr = lane.link(Ino(ino), Ino(parent), name).await.map_err(errno)?;
+        Ok(named(lane, &attr, AttrsBy::Made))
     }
 
     async fn open(&self, cx: &Context<'_>, ino: u64, request: &OpenRequest) -> Answer<Opened> {
@@ -310,7 +327,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let created = lane.create_after_look(Ino(parent), name, create, how).await;
         self.open_answered(cx, lane, &created).await;
         let file = created.map_err(errno)?;
-        Ok((entry(&file.attr), self.opened(lane, &file, request.flags)))
+        Ok((named(lane, &file.attr, AttrsBy::Made), self.opened(lane, &file, request.flags)))
     }
 
     async fn tmpfile(
@@ -322,7 +339,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let lane = self.begin(cx)?;
         let how = how(request.flags, request.kill_suidgid);
         let file = lane.create_temp(Ino(parent), create_how(cx, request), how).await.map_err(errno)?;
-        Ok((entry(&file.attr), self.opened(lane, &file, request.flags)))
+        Ok((named(lane, &file.attr, AttrsBy::Made), self.opened(lane, &file, request.flags)))
     }
 
     async fn read(

@@ -1,6 +1,7 @@
 //! Attributes: until when they are used without a question, and which answers are believed.
 
 use super::Kernel;
+use skep_client::limits::OLD_LOOK_MS;
 use skep_types::{Attr, Ino, Kind, Mode};
 
 /// What was true of a kernel when it asked something.
@@ -39,6 +40,8 @@ pub enum From {
     Inode(Asked),
     /// CREATE, MKNOD, MKDIR, LINK: has no version, and is believed whatever came since (K3).
     New,
+    /// SETATTR: the same in old kernels, of an inode that is in use.
+    Change,
 }
 
 /// Valid from now on for so many milliseconds.
@@ -58,22 +61,38 @@ impl Kernel {
         let known = self.inodes.get(&ino).map(|inode| inode.version);
         let believed = match (known, from) {
             (None, From::Inode(_)) => return,
-            (Some(version), From::Entry(asked) | From::Inode(asked)) if version > asked.version => return,
+            (Some(version), From::Entry(asked) | From::Inode(asked)) if version > asked.version => {
+                return self.looked_up(ino, from);
+            }
             // Evicted since, perhaps, and told of before: it is made, but not believed (K5).
             (None, From::Entry(asked)) => {
                 !self.release.counts_evictions() || asked.evictions == self.evictions
             }
             _ => true,
         };
+        let revived =
+            matches!(from, From::Entry(asked) if known.is_none() && asked.evictions != self.evictions);
         self.version += 1;
+        self.looked_up(ino, from);
         let inode = self.inodes.entry(ino).or_default();
-        inode.named = true;
+        (inode.named, inode.revived_until) = (true, if revived { now + OLD_LOOK_MS } else { 0 });
         if attr.kind == Kind::File {
             inode.resize(attr.size, self.version);
         } else {
             inode.version = self.version;
         }
         inode.seen = Some((Seen::of(attr), if believed { until(validity, now) } else { 0 }));
+    }
+
+    fn looked_up(&mut self, ino: Ino, from: From) {
+        if matches!(from, From::Entry(_) | From::New) {
+            self.inodes.entry(ino).or_default().looks += 1;
+        }
+    }
+
+    /// Are its attributes from before an eviction, and believed for the moment that they may be (promises)?
+    pub fn is_revived(&self, ino: Ino, now: u64) -> bool {
+        self.inodes.get(&ino).is_some_and(|inode| inode.revived_until >= now && now > 0)
     }
 
     /// An own change of the names in a directory: its attributes are asked for at the next look (K10). Their version does
@@ -89,6 +108,9 @@ impl Kernel {
         self.version += 1;
         if let Some(inode) = self.inodes.get_mut(&ino) {
             inode.version = self.version;
+            if let Some((seen, _)) = &mut inode.seen {
+                seen.nlink = seen.nlink.saturating_sub(1);
+            }
         }
         self.changed_dir(ino);
     }

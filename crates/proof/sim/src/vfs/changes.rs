@@ -2,7 +2,7 @@
 
 use super::{How, Vfs};
 use crate::kernel::From;
-use skep_client::{CreateHow, NewNode, OpenHow, Opened, RenameHow};
+use skep_client::{AttrsBy, CreateHow, NewNode, OpenHow, Opened, RenameHow};
 use skep_types::{Attr, Errno, Ino, Mode, SetAttr};
 
 /// Under the lock.
@@ -51,11 +51,16 @@ impl Vfs {
         careful: bool,
     ) -> Result<Opened, Errno> {
         let asked = self.kernel(|k| k.asks());
-        let opened = match careful {
-            true => self.ask(self.lane.create_after_look(dir, name, create, how)).await?,
-            false => self.ask(self.lane.create(dir, name, create, how)).await?,
+        let question = async {
+            let opened = match careful {
+                true => self.lane.create_after_look(dir, name, create, how).await?,
+                false => self.lane.create(dir, name, create, how).await?,
+            };
+            let valid = self.attributes_valid(&opened.attr, AttrsBy::Made);
+            Ok((opened, valid))
         };
-        self.apply(dir, name, Some(&opened.attr), (From::New, asked));
+        let (opened, valid) = self.ask(question).await?;
+        self.apply(dir, name, Some((&opened.attr, valid)), (From::New, asked));
         self.kernel(|k| k.changed_dir(dir));
         Ok(opened)
     }
@@ -81,8 +86,13 @@ impl Vfs {
         question: impl Future<Output = Result<Attr, Errno>>,
     ) -> Result<(), Errno> {
         let asked = self.kernel(|k| k.asks());
-        let attr = self.ask(question).await?;
-        self.apply(dir, name, Some(&attr), (From::New, asked));
+        let question = async {
+            let attr = question.await?;
+            let valid = self.attributes_valid(&attr, AttrsBy::Made);
+            Ok((attr, valid))
+        };
+        let (attr, valid) = self.ask(question).await?;
+        self.apply(dir, name, Some((&attr, valid)), (From::New, asked));
         self.kernel(|k| k.changed_dir(dir));
         Ok(())
     }
@@ -156,7 +166,7 @@ impl Vfs {
         let attr =
             self.ask(self.lane.setattr(ino, SetAttr { mode: Some(mode), ..SetAttr::default() })).await?;
         let now = self.jiffies();
-        self.kernel(|k| k.answered(ino, &attr, From::New, 0, now));
+        self.kernel(|k| k.answered(ino, &attr, From::Change, 0, now));
         Ok(())
     }
 }

@@ -5,7 +5,8 @@ use crate::Canary;
 use crate::appends::Broken;
 use crate::book::Book;
 use crate::drive::SimLane;
-use crate::hub::LaneId;
+use crate::hub::{Hub, LaneId};
+use crate::kernel::Release;
 use crate::lending::hear_events;
 use crate::locking::keep_locks;
 use crate::looking::look_on;
@@ -80,6 +81,7 @@ impl World {
         {
             let hub = &mut *self.hub.borrow_mut();
             hub.lending.limit_mount(&mut limits, &mut hub.rng);
+            limits.old_kernel = hub.hosts.release(Hub::host_of(life)) == Release::Old;
         }
         let shared = Rc::new(RefCell::new(Shared::new(limits)));
         let books = {
@@ -308,6 +310,8 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         canary_installs_late: canary == Some(Canary::InstallsAfterConfirm),
         canary_forgets_doubts: canary == Some(Canary::GivenUpCreate),
         canary_revives: canary == Some(Canary::RevivedByLateAnswer),
+        canary_confirms_first: canary == Some(Canary::AcksRecallBeforeInval),
+        canary_unknown_is_gone: canary == Some(Canary::AnswerOvertakesNotify),
         ..Limits::default()
     }
 }

@@ -61,10 +61,26 @@ impl World {
         if hub.hosts.is_still(host, hub.now) {
             return;
         }
-        hub.hosts.go_on(host, hub.now);
+        self.host_wakes(host, hub);
         let (mono, boot) = (hub.mono(host), hub.hosts.boot(host, hub.now));
         hub.say(format_args!("host {host} goes on: its clocks show {mono:?} and, with sleep, {boot}"));
         self.wake_those(|lane| Hub::host_of(lane.life) == host, hub.now, hub);
+    }
+
+    fn host_wakes(&self, host: usize, hub: &mut Hub) {
+        hub.hosts.go_on(host, hub.now);
+        let slept = hub.hosts.slept(host);
+        if slept > hub.slept[host] {
+            hub.slept[host] = slept;
+            hub.kernels
+                .iter_mut()
+                .filter(|(life, _)| Hub::host_of(**life) == host)
+                .for_each(|(_, k)| k.slept());
+            for seat in self.seats.iter().filter(|seat| !seat.vacant && Hub::host_of(seat.life) == host) {
+                seat.shared.borrow_mut().all_lapses(false);
+                hub.ring(seat.life);
+            }
+        }
     }
 
     pub(super) fn wake_those(&mut self, which: impl Fn(&LaneId) -> bool, at: u64, hub: &mut Hub) {
@@ -80,7 +96,7 @@ impl World {
         hub.stopped.clear();
         hub.lending.heal();
         for host in 0..HOSTS {
-            hub.hosts.go_on(host, hub.now);
+            self.host_wakes(host, hub);
         }
         self.wake_those(|_| true, hub.now, hub);
     }

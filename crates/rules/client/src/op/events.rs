@@ -38,9 +38,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return if has_told { Ok(()) } else { Err(Status::NOT_READY) };
         };
         let reply = self.heard_within(question.1.wait_ms, self.once(self.asking_events(&question))).await;
-        let told = self.take_in(reply);
-        self.heard_within(EVENTS_HELD_MS, self.report_leases(node)).await;
-        told
+        self.take_in(reply)?;
+        // What could not be said, or dropped, now is tried again after a pause.
+        match self.heard_within(EVENTS_HELD_MS, self.report_leases(node)).await {
+            true => Ok(()),
+            false => Err(Status::NOT_READY),
+        }
     }
 
     /// What a server may hold back for `wait_ms` is waited for a little longer. With leases that is little: nothing but silence
@@ -75,7 +78,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reports = self.shared.with(|s| {
             s.all_lapses(true);
             let nodes = s.nodes_to_report();
-            nodes.into_iter().flat_map(|node| s.take_lease_reports(node)).collect::<Vec<_>>()
+            let now = self.port.boot();
+            nodes.into_iter().flat_map(|node| s.take_lease_reports(node, now)).collect::<Vec<_>>()
         });
         let mut jobs: Vec<Job<'_>> =
             reports.iter().map(|(shard, report)| self.asking(*shard, report)).collect();
@@ -105,7 +109,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             s.nodes_to_report().into_iter().filter(|node| !asked.contains(node)).collect::<Vec<_>>()
         });
         // What was heard here is said by who has a connection for that.
-        if self.shared.with(|s| s.leases.take_news()) {
+        if self.shared.with(|s| s.leases.take_news() | s.kernel.take_news()) {
             self.port.is_lent();
         }
         for node in to_hear {
@@ -122,6 +126,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     fn take_in(&self, reply: Result<Reply, Refusal>) -> Result<(), Status> {
         let reply = reply.map_err(|refusal| refusal.status)?;
         let EventsReply { events, number } = reply.read().map_err(|refusal| refusal.status)?;
+        let now = self.port.boot();
         let begun = self.shared.with(|s| {
             // The channel is the server's, whichever shard it was asked through.
             if s.nodes.has_ended(reply.node, reply.incarnation) {
@@ -136,7 +141,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 if let Event::Recall(recall) = event
                     && reply.client == s.client()
                 {
-                    s.recalled(recall, reply.node);
+                    s.recalled(recall, reply.node, now);
                 }
             }
             events.0.iter().for_each(|event| s.lock_ended(event));
@@ -227,7 +232,8 @@ impl Shared {
 
     /// Servers for which there is a reason to call [`Lane::hear`]: something waits there, is held of it, or is to be told to it.
     pub fn nodes_to_hear(&self) -> BTreeSet<NodeId> {
-        let asked = self.leases.nodes_asked().into_iter().chain(self.nodes_to_report());
+        let told = self.nodes_to_report().into_iter().chain(self.nodes_to_drop());
+        let asked = self.leases.nodes_asked().into_iter().chain(told);
         let asked = asked.filter(|node| self.names_channel(*node).is_some());
         self.wished_nodes().into_iter().chain(asked).collect()
     }

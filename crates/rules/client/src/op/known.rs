@@ -229,12 +229,17 @@ impl Shared {
     /// A directory's, or those of an entry that the lease on its directory covers. (Who is covered has a name that is known, so
     /// an own change by which it could go knows it.)
     fn known_attr(&mut self, ino: Ino, now: Millis) -> Option<Attr> {
+        self.covering(ino, now).map(|(_, attr)| attr)
+    }
+
+    /// The same, and the directory whose lease covers them.
+    pub(crate) fn covering(&mut self, ino: Ino, now: Millis) -> Option<(Ino, Attr)> {
         let era = self.leases.era(ino.shard());
-        let attr = match self.names.covered(ino, era) {
-            Some((dir, attr)) => self.leases.believes(dir, now).is_some().then_some(attr),
-            None => self.names.attr(ino, self.leases.believes(ino, now)?),
-        };
-        attr.filter(|attr| self.ghosts.get(ino).is_none() && self.says_nothing_else(attr))
+        let (lease, attr) = match self.names.covered(ino, era) {
+            Some((dir, attr)) => self.leases.believes(dir, now).map(|_| (dir, attr)),
+            None => Some((ino, self.names.attr(ino, self.leases.believes(ino, now)?)?)),
+        }?;
+        (self.ghosts.get(ino).is_none() && self.says_nothing_else(&attr)).then_some((lease, attr))
     }
 
     /// Under one lock, so that what is taken back is in no answer that comes behind; a part is not longer than what is asked for.
@@ -338,8 +343,14 @@ impl Shared {
     /// A directory is gone, or has another parent.
     fn forget_moved(&mut self, dir: Ino) {
         self.names.forget_dir(dir);
-        self.leases.give_back(dir);
+        self.give_back(dir);
         self.leases.is_another(dir);
+    }
+
+    /// The lease on a directory is not needed any more, as soon as the kernel uses nothing that it covers.
+    fn give_back(&mut self, dir: Ino) {
+        self.kernel.drop_all_soon(dir);
+        self.leases.give_back(dir);
     }
 
     /// A change of this mount is about to be sent; `moves_dirs`: directories may go by it.
@@ -408,7 +419,7 @@ impl Shared {
         for _ in 0..GIVEN_BACK_AT_ONCE {
             let Some(ino) = self.leases.next_fresh(node) else { return };
             if !self.names.knows(ino) {
-                self.leases.give_back(ino);
+                self.give_back(ino);
             }
         }
     }
@@ -417,7 +428,7 @@ impl Shared {
         while let Some(dir) = self.names.next_left() {
             // It may have been asked for again since: without a lease nothing of it may stay.
             self.names.forget_dir(dir);
-            self.leases.give_back(dir);
+            self.give_back(dir);
         }
     }
 }

@@ -50,6 +50,7 @@ mod tests_random;
 mod tests_reclaim;
 #[cfg(test)]
 mod tests_seal;
+mod told;
 mod write;
 mod xattr;
 
@@ -62,6 +63,7 @@ pub use lost::LostChunk;
 pub use open::{CreateHow, OpenHow, Opened};
 pub use rename::RenameHow;
 pub use seek::Seek;
+pub use told::Shown;
 pub use write::WriteHow;
 pub use xattr::XattrHow;
 

@@ -172,6 +172,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if open.created {
             self.also_changed(ino, &reply);
             self.made_file(parent, bytes, ino, told.as_deref());
+        } else if how.mode.writes() {
+            self.untell_writer(ino).await;
         }
         if open.attr.kind != Kind::File {
             self.open_failed(ino);

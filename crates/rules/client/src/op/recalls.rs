@@ -7,26 +7,35 @@ use crate::housekeeping::is_passing;
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::{Became, Change, Shared};
+use crate::state::{Became, Change, Shared, Told};
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::{NodeId, ShardId};
+use skep_types::{Errno, Ino, Kind, Millis, NodeId, ShardId};
 use skep_wire::meta::{Recall, RecallKind, Recalled};
+
+/// With the canary: when the kernel is told then.
+const CONFIRMED_FIRST_MS: u64 = 100;
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Tells shards of `node` what is used no longer. `false`: some may not have heard it.
     pub(crate) async fn report_leases(&self, node: NodeId) -> bool {
-        // The leader of before lends nothing of a shard any more, and the next one has lent nothing yet.
-        let reports = match self.leases {
-            true => self.shared.with(|s| {
-                s.give_back_unkept(node);
-                s.take_lease_reports(node)
-            }),
-            false => Vec::new(),
-        };
-        if reports.is_empty() {
+        if !self.leases {
             return true;
         }
+        self.shared.with(|s| s.give_back_unkept(node));
+        let confirms_first = self.shared.with(|s| s.limits.canary_confirms_first);
+        let has_dropped = confirms_first || self.drop_told(node).await;
+        // The leader of before lends nothing of a shard any more, and the next one has lent nothing yet.
+        let reports = self.shared.with(|s| s.take_lease_reports(node, self.port.boot()));
+        let has_told = reports.is_empty() || self.tell_leases(node, reports).await;
+        if confirms_first {
+            self.port.pause(CONFIRMED_FIRST_MS).await;
+        }
+        has_told && (has_dropped && !confirms_first || self.drop_told(node).await)
+    }
+
+    async fn tell_leases(&self, node: NodeId, reports: Vec<(ShardId, Recalled)>) -> bool {
         let mut jobs: Vec<Job<'_>> =
             reports.iter().map(|(shard, report)| self.asking(*shard, report)).collect();
         self.once_each_at(node, &mut jobs).await;
@@ -42,18 +51,33 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// A request is about to be sent that may change something: until it is answered that is not told from memory.
-    pub(crate) fn own_change_begins(&self, job: &mut Job<'_>) -> Option<Change> {
+    pub(crate) async fn own_change_begins(&self, job: &mut Job<'_>) -> Option<Change> {
         let mut change = if self.leases { job.change() } else { None }?;
         let now = self.port.boot();
-        self.shared.with(|s| s.own_change_begins(&mut change, job.moves_dirs(), now));
+        let told = self.shared.with(|s| {
+            s.own_change_begins(&mut change, job.moves_dirs(), now);
+            match self.tells {
+                true => s.told_of_change(&change, job.takes_names(), now),
+                false => Vec::new(),
+            }
+        });
+        // Others see the change before its answer comes. A program that was killed meanwhile changes nothing.
+        if !told.is_empty() && !Box::pin(self.untell(told)).await {
+            job.settled = Some(Err(Errno::EINTR.into()));
+        }
         Some(change)
     }
 
     /// It was answered, or given up.
-    pub(crate) fn own_change_ends(&self, job: &mut Job<'_>, change: Change) {
+    pub(crate) async fn own_change_ends(&self, job: &mut Job<'_>, change: Change) {
         let To::Shard(shard) = job.to else { return };
+        let takes_names = self.tells && job.takes_names();
         let (told, now) = (job.told.as_mut().filter(|_| job.is_answered), self.port.boot());
-        self.shared.with(|s| {
+        let left = self.shared.with(|s| {
+            let left = match self.tells {
+                true => s.told_beside(&change, told.as_deref().map(|told| &**told), takes_names, now),
+                false => Vec::new(),
+            };
             let index = told.as_ref().filter(|told| s.leases.is_of_its_term(told)).map(|told| told.index);
             if let Some(told) = told {
                 told.before = s.known_of(&change, now);
@@ -71,15 +95,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 _ => Became::Over,
             };
             s.leases.changed((self.slot(), shard), change, became);
+            left
         });
+        if !left.is_empty() {
+            Box::pin(self.untell(left)).await;
+        }
     }
 }
 
 impl Shared {
     /// What those shards are to hear that `node` leads.
-    pub(crate) fn take_lease_reports(&mut self, node: NodeId) -> Vec<(ShardId, Recalled)> {
-        let Self { map, leases, .. } = self;
-        leases.take_reports(node, |shard| map.leader(shard) == Some(node))
+    pub(crate) fn take_lease_reports(&mut self, node: NodeId, now: Millis) -> Vec<(ShardId, Recalled)> {
+        let Self { map, leases, kernel, limits, .. } = self;
+        leases.take_reports(node, |shard, unclean_until| {
+            let is_dropped = kernel.is_clear(shard) && unclean_until <= now;
+            map.leader(shard) == Some(node) && (is_dropped || limits.canary_confirms_first)
+        })
     }
 
     /// Servers whose shards are to hear something.
@@ -89,28 +120,70 @@ impl Shared {
     }
 
     /// A shard takes something back.
-    pub(crate) fn recalled(&mut self, recall: &Recall, node: NodeId) {
+    pub(crate) fn recalled(&mut self, recall: &Recall, node: NodeId, now: Millis) {
         if !self.limits.leases || !self.leases.recalled(recall, node) {
             return;
         }
         match (recall.kind, &recall.name, recall.entry) {
             (RecallKind::Name, Some(name), entry) => {
                 self.names.forget_name(recall.ino, name.as_bytes());
-                entry.into_iter().for_each(|entry| self.names.forget_attr(entry));
+                self.kernel.drop_soon(recall.ino, now);
+                entry.into_iter().for_each(|entry| self.forget_told(entry, now));
             }
-            (RecallKind::Entry, _, Some(entry)) => self.names.forget_attr(entry),
+            (RecallKind::Entry, _, Some(entry)) => self.forget_told(entry, now),
             (RecallKind::Attributes, ..) => {
-                self.names.forget_attr(recall.ino);
+                self.forget_told(recall.ino, now);
                 // What its `..` leads to stands in its listing.
                 self.names.forget_parts(recall.ino);
             }
             _ => {
+                self.kernel.drop_all_soon(recall.ino);
                 self.names.forget_dir(recall.ino);
                 // Which entries it covers is not looked for.
                 self.acls.forget_shard(recall.shard);
             }
         }
         [Some(recall.ino), recall.entry].into_iter().flatten().for_each(|ino| self.acls.forget(ino));
+    }
+
+    /// Attributes are known no longer, neither here nor to the kernel.
+    fn forget_told(&mut self, ino: Ino, now: Millis) {
+        self.names.forget_attr(ino);
+        self.kernel.drop_soon(ino, now);
+    }
+
+    /// What the kernel was told of that a change of this mount touches, for who has it dropped before that is sent.
+    /// `takes_names`: also what they led to, whatever that was.
+    fn told_of_change(&mut self, change: &Change, takes_names: bool, now: Millis) -> Vec<Ino> {
+        let mut told = self.take_told(change.inos.into_iter().chain(change.found).flatten(), now);
+        for at in [0, 1] {
+            if let (true, Some((dir, name)), None) = (takes_names, &change.names[at], change.found[at]) {
+                told.extend(self.kernel.take_under(*dir, now));
+                // A directory has a lease of its own; the look-up just before said which one it is.
+                let looked_up = self.ghosts.was_seen(*dir, name);
+                told.extend(looked_up.filter(|ino| self.kernel.take(*ino, now)));
+            }
+        }
+        told
+    }
+
+    /// The same of what an answer says of others.
+    fn told_beside(
+        &mut self,
+        change: &Change,
+        told: Option<&Told>,
+        takes_names: bool,
+        now: Millis,
+    ) -> Vec<Ino> {
+        let touched = || told.into_iter().flat_map(|told| &told.touched);
+        if takes_names {
+            // What is renamed keeps its name, if it is known what that is.
+            let kept = change.found[0].filter(|_| change.names[1].is_some());
+            let others = touched().filter(|attr| attr.kind != Kind::Dir).map(|attr| attr.ino);
+            let all = others.chain(change.found.into_iter().flatten());
+            all.filter(|ino| Some(*ino) != kept).for_each(|ino| self.kernel.lost_a_name(ino));
+        }
+        self.take_told(touched().map(|attr| attr.ino), now)
     }
 }
 

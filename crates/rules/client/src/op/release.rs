@@ -58,9 +58,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// The kernel has forgotten an inode.
-    pub fn forget(&self, ino: Ino) {
+    /// The kernel has forgotten so many look-ups of an inode.
+    pub fn forget(&self, ino: Ino, looks: u64) {
         self.shared.with(|s| {
+            s.kernel.forgot(ino, looks);
             s.inodes.forget(ino);
             s.ghosts.forget(ino);
         });

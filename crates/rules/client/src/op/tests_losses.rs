@@ -189,7 +189,7 @@ fn a_loss_after_a_close_is_told() {
         }
         block_on(lane.sync_closed());
         cluster.borrow_mut().faults.clear();
-        lane.forget(ino);
+        lane.forget(ino, 1);
         let again = block_on(lane.open(ino, BOTH)).unwrap();
         if answers {
             write(&lane, &again, 5_000, &[2; 10]);
@@ -259,7 +259,7 @@ fn deleted_files_are_forgotten() {
     block_on(lane.unlink(Ino::ROOT, b"a")).unwrap();
     cluster.borrow_mut().fail(ReadInline::KIND, &[Fault::Refuse(Status::errno(Errno::ESTALE))]);
     block_on(lane.sync_closed());
-    lane.forget(ino);
+    lane.forget(ino, 1);
     assert!(lane.shared().borrow().inodes.get(ino).is_none());
 }
 

@@ -452,7 +452,7 @@ fn closed_files_are_synced() {
     }
     let open = create(&lane, b"d");
     write(&lane, &open, 0, &[1; 70_000]);
-    lane.forget(inos[0]);
+    lane.forget(inos[0], 1);
     assert_eq!(block_on(lane.sync_closed()), SYNC_LOOK_MS);
     assert_eq!(cluster.borrow().count(SyncChunks::KIND), 0, "perhaps they are opened again at once");
     cluster.borrow_mut().now += SYNC_CLOSED_MS;
@@ -480,7 +480,7 @@ fn an_unmount_syncs_what_was_written() {
     }
     block_on(lane.flush(closed.handle, 0)).unwrap();
     block_on(lane.release(closed.handle));
-    lane.forget(closed.attr.ino);
+    lane.forget(closed.attr.ino, 1);
     create(&lane, b"c");
     block_on(lane.detach());
     let cluster = cluster.borrow();

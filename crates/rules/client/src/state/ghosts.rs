@@ -34,6 +34,11 @@ impl Ghosts {
         }
     }
 
+    /// The directory that was found under this name.
+    pub fn was_seen(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
+        self.seen.entries.get(&(parent, name.into())).map(|(_, attr)| attr.ino)
+    }
+
     /// What was under this name was removed, or replaced by a rename.
     pub fn removed(&mut self, parent: Ino, name: &[u8]) {
         if let Some(attr) = self.seen.take(&(parent, name.into())) {

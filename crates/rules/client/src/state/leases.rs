@@ -14,7 +14,7 @@ mod tests_random;
 pub use own::{Became, Change, OwnChanges};
 
 use super::Found;
-use crate::limits::{GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE};
+use crate::limits::{GIVEN_BACK_AT_ONCE, Limits, RECALLS_KEPT_MAX, TOLD_AT_ONCE, VALIDITY_MARGIN_MS};
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -109,6 +109,8 @@ struct Group {
     is_to_ask: bool,
     /// The last question for events failed: what it takes back would not be heard.
     is_deaf: bool,
+    /// What requests say of lapses: as many as there were, once the kernel uses nothing any more that ended with them.
+    said: u64,
     /// An answer was lost that may have lent something. It will be taken back, and heard of while something else is held.
     has_lost: bool,
 }
@@ -137,6 +139,10 @@ struct OfShard {
     back: VecDeque<(Ino, u64)>,
     /// It may wait to hear that nothing of its earlier terms is used.
     is_to_hear: bool,
+    /// Until when the kernel may use what it was told under these leases.
+    told_until: Millis,
+    /// The same of those that have ended: what the kernel is to drop.
+    unclean_until: Millis,
 }
 
 /// What a mount counts of its leases.
@@ -193,12 +199,20 @@ impl Leases {
     pub fn sends(&mut self, node: NodeId, shard: ShardId, now: Millis, wishes: bool) -> Sent {
         self.look(node, now);
         self.serial += 1;
-        let Group { lapses, is_deaf, .. } = *self.groups.entry(node).or_default();
-        let wishes = wishes && !self.is_over && !is_deaf;
+        let Group { lapses, is_deaf, said, .. } = *self.groups.entry(node).or_default();
+        let is_clean = said == lapses || self.is_clean(node, now);
+        let wishes = wishes && !self.is_over && !is_deaf && is_clean;
         if wishes {
             self.shards.entry(shard).or_default().flights.insert(self.serial);
         }
-        Sent { serial: self.serial, at: now, lapses, wishes }
+        let said = if is_clean { lapses } else { said };
+        self.groups.entry(node).or_default().said = said;
+        Sent { serial: self.serial, at: now, lapses: said, wishes }
+    }
+
+    /// Does the kernel use nothing that leases of `node` covered which have ended?
+    fn is_clean(&self, node: NodeId, now: Millis) -> bool {
+        self.shards.values().all(|of| of.node != node || of.unclean_until <= now)
     }
 
     /// It was answered. `true`: something of the shard is held now, and nothing was before.
@@ -305,7 +319,10 @@ impl Leases {
         }
         let held_nothing = of.held.is_empty();
         if recall.kind == RecallKind::Everything {
-            of.held.remove(&recall.ino);
+            // It may be told twice, and something be lent in between.
+            if of.held.get(&recall.ino).is_some_and(|held| held.number < recall.number) {
+                of.held.remove(&recall.ino);
+            }
         } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
             held.since = held.since.max(recall.number + 1);
         } else {
@@ -333,6 +350,17 @@ impl Leases {
     /// The number of [`Leases::believes`], whether anything is held or not.
     pub fn era(&self, shard: ShardId) -> u64 {
         self.shards.get(&shard).map_or(0, |of| of.era)
+    }
+
+    /// For how long the kernel may use, from now on, what the lease on `ino` covers, if that is believed in: a margin less than
+    /// the lease holds. It counts as told so.
+    pub fn tells(&mut self, ino: Ino, now: Millis) -> Option<u64> {
+        self.believes(ino, now)?;
+        let of = self.shards.get_mut(&ino.shard())?;
+        let left = self.groups.get(&of.node)?.until.since(now);
+        let ms = left.checked_sub(VALIDITY_MARGIN_MS).filter(|ms| *ms > 0 && of.unclean_until <= now)?;
+        of.told_until = of.told_until.max(now.plus(left));
+        Some(ms)
     }
 
     /// May what was told of `ino` be kept? As [`Leases::believes`].
@@ -527,12 +555,14 @@ impl OfShard {
     /// The shard may count a lease, of a grant up to `number`, that is not held: it is given back, and no older grant is
     /// believed that is on its way.
     fn is_unknown(&mut self, ino: Ino, number: u64, until: (u64, usize)) -> bool {
-        let is_unknown = !self.held.contains_key(&ino);
-        if is_unknown {
-            self.refuse(ino, number, until);
-            self.back.push_back((ino, number));
+        if let Some(held) = self.held.get_mut(&ino) {
+            // When it is given back, so is this.
+            held.number = held.number.max(number);
+            return false;
         }
-        is_unknown
+        self.refuse(ino, number, until);
+        self.back.push_back((ino, number));
+        true
     }
 
     /// Grants up to `number` of `ino` are not believed, as long as there can be some: in answers to requests up to `serial`.
@@ -567,6 +597,7 @@ impl OfShard {
     /// All of them end. Gives what is to be freed.
     fn end(&mut self) -> Option<BTreeMap<Ino, Held>> {
         self.era += 1;
+        self.unclean_until = self.unclean_until.max(core::mem::take(&mut self.told_until));
         self.back.clear();
         self.fresh.clear();
         Some(core::mem::take(&mut self.held)).filter(|held| !held.is_empty())

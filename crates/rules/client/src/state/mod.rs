@@ -8,6 +8,7 @@ mod handle;
 mod held;
 mod inode;
 mod inodes;
+mod kernel;
 mod leases;
 mod locks;
 mod losses;
@@ -30,6 +31,7 @@ pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
+pub use kernel::{AttrsBy, Kernel};
 pub use leases::{Became, Change, LeaseCounts, Leases, OwnChanges, Sent, Source, Told};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use losses::Losses;
@@ -136,6 +138,8 @@ pub struct Shared {
     pub leases: Leases,
     /// What it knows under them.
     pub names: Names,
+    /// What the kernel was told of that.
+    pub kernel: Kernel,
     /// How often that spared a question.
     pub spared: Spared,
     /// Counts opens and closes of the mount, so that shards can order them.

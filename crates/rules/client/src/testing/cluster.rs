@@ -2,7 +2,7 @@
 
 use super::shard::Shard;
 use super::target::Targets;
-use crate::port::{Answer, Call, MGMTD, Outcome, Port};
+use crate::port::{Answer, Call, Dropped, MGMTD, Outcome, Port};
 use crate::state::{Ended, Mounting, Shared};
 use crate::{Lane, Limits};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -99,6 +99,10 @@ pub struct Cluster {
     pub waits: Vec<(u16, Option<u64>)>,
     /// Pages that kernels were told to drop: the mount, the file, the first byte, the number of bytes.
     pub drops: Vec<(u64, Ino, u64, u64)>,
+    /// Attributes that kernels were told to drop, each with the requests that there had been by then.
+    pub attr_drops: Vec<(Ino, usize)>,
+    /// So many times more a kernel does not know what it is to drop.
+    pub unknown_drops: usize,
 }
 
 impl Default for Cluster {
@@ -129,6 +133,8 @@ impl Default for Cluster {
             wanted_for: None,
             waits: Vec::new(),
             drops: Vec::new(),
+            attr_drops: Vec::new(),
+            unknown_drops: 0,
         }
     }
 }
@@ -397,6 +403,19 @@ impl Port for FakePort {
         let mut cluster = self.cluster.borrow_mut();
         cluster.drops.push((self.mount, ino, from, len));
         !cluster.cancelled
+    }
+
+    fn drop_attributes(&self, ino: Ino) -> Dropped {
+        let mut cluster = self.cluster.borrow_mut();
+        let total = cluster.total();
+        cluster.attr_drops.push((ino, total));
+        match cluster.unknown_drops.checked_sub(1) {
+            None => Dropped::Done,
+            Some(left) => {
+                cluster.unknown_drops = left;
+                Dropped::Unknown
+            }
+        }
     }
 
     fn is_lent(&self) {

@@ -59,7 +59,7 @@ fn what_is_not_kept_is_given_back() {
     lends(&mut shared, 1, 1, &[]);
     shared.give_back_unkept(METAD);
     assert_eq!(shared.leases.believes(Ino(2), NOW), None);
-    let reports = shared.leases.take_reports(METAD, |_| true);
+    let reports = shared.leases.take_reports(METAD, |_, _| true);
     assert!(reports.iter().any(|(_, report)| report.back == [(Ino(2), 1)]), "{reports:?}");
     let told = lends(&mut shared, 2, 1, &[]);
     shared.learn_attr(&dir(1), &told, NOW);
@@ -96,7 +96,7 @@ fn attributes_taken_back_are_a_listing_and_an_acl() {
         name: None,
         entry: None,
     };
-    shared.recalled(&recall, METAD);
+    shared.recalled(&recall, METAD, NOW);
     assert_eq!((shared.known_part(&list, NOW), shared.known_attr(Ino(2), NOW)), (None, None));
     assert_eq!(shared.known_entry(Ino(2), b"absent", NOW), Some(None));
     assert!(shared.acls.ask(Ino(2), NOW).is_err());

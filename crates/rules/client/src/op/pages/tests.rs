@@ -141,11 +141,11 @@ fn pages_are_not_forgotten() {
         block_on(reader.release(seen.handle));
     };
     looks(b"old");
-    reader.forget(file.attr.ino);
+    reader.forget(file.attr.ino, 1);
     write(&writer, &file, 0, b"new");
     looks(b"new");
     assert_eq!(drops(&cluster), [(0, 0)]);
-    reader.forget(file.attr.ino);
+    reader.forget(file.attr.ino, 1);
     block_on(reader.housekeeping());
     assert_eq!(drops(&cluster), [(0, 0)]);
     assert!(reader.shared().with(|s| s.inodes.get(file.attr.ino).is_none()));
@@ -161,7 +161,7 @@ fn pages_that_stay_are_dropped_later() {
     let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
     assert_eq!(fill(&reader, &seen, 0), b"old");
     block_on(reader.release(seen.handle));
-    reader.forget(file.attr.ino);
+    reader.forget(file.attr.ino, 1);
     let knows = || reader.shared().with(|s| s.inodes.get(file.attr.ino).is_some());
     for stays in [true, false] {
         cluster.borrow_mut().cancelled = stays;

@@ -31,7 +31,11 @@ pub fn cluster() -> Rc<RefCell<Cluster>> {
 
 /// A mount that has leases, and the lane that takes in its events.
 pub fn holder(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane) {
-    let lane = mount_with(cluster, leased());
+    holder_with(cluster, leased())
+}
+
+pub fn holder_with(cluster: &Rc<RefCell<Cluster>>, limits: Limits) -> (FakeLane, FakeLane) {
+    let lane = mount_with(cluster, limits);
     let ear = lane_beside(cluster, &lane);
     // It asks for leases where it can hear what is taken back.
     block_on(lane.getattr(ROOT)).unwrap();
@@ -472,7 +476,7 @@ fn acls_of_entries_go_with_their_directory() {
         let Event::Recall(recall) = cluster.borrow_mut().shard.leases.recall_all(1, ROOT) else { panic!() };
         match lapses {
             true => shared.all_lapses(false),
-            false => shared.recalled(&recall, METAD),
+            false => shared.recalled(&recall, METAD, now),
         }
         assert!(shared.acls.ask(ino, now).is_err());
     }

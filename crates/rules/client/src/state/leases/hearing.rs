@@ -94,15 +94,43 @@ impl Leases {
         self.shards.iter().filter(|(_, of)| of.has_report()).map(|(shard, of)| (*shard, of.node))
     }
 
-    /// What shards of `node` are to hear, of those that it `leads`.
+    /// What shards of `node` are to hear, of those that are to be told now: that is asked with the shard, and until when the kernel
+    /// may use what leases covered that have ended.
     pub fn take_reports(
         &mut self,
         node: NodeId,
-        leads: impl Fn(ShardId) -> bool,
+        mut is_told: impl FnMut(ShardId, Millis) -> bool,
     ) -> Vec<(ShardId, Recalled)> {
-        let of_node =
-            self.shards.iter_mut().filter(|(shard, of)| of.node == node && of.has_report() && leads(**shard));
+        let of_node = self
+            .shards
+            .iter_mut()
+            .filter(|(shard, of)| of.node == node && of.has_report() && is_told(**shard, of.unclean_until));
         of_node.map(|(shard, of)| (*shard, of.take_report())).collect()
+    }
+
+    /// Shards of which the kernel was told something by leases that have ended, each with its server.
+    pub fn unclean(&self) -> impl Iterator<Item = (ShardId, NodeId)> + '_ {
+        let unclean = self.shards.iter().filter(|(_, of)| of.unclean_until > Millis(0));
+        unclean.map(|(shard, of)| (*shard, of.node))
+    }
+
+    /// The kernel uses nothing of that any more.
+    pub fn is_cleaned(&mut self, shard: ShardId) {
+        if let Some(of) = self.shards.get_mut(&shard) {
+            of.unclean_until = Millis(0);
+        }
+    }
+
+    /// Nor of any other shard.
+    pub fn all_is_cleaned(&mut self) {
+        for of in self.shards.values_mut() {
+            (of.told_until, of.unclean_until) = (Millis(0), Millis(0));
+        }
+    }
+
+    /// The server that lends, or lent, what is of `shard`.
+    pub fn node_of(&self, shard: ShardId) -> Option<NodeId> {
+        self.shards.get(&shard).map(|of| of.node)
     }
 
     /// They have not heard it, as far as is known.
