@@ -30,7 +30,7 @@ const NOTICES: u64 = 40;
 /// ... and so many a kernel that is short of memory.
 const SHRINKS: u64 = 20;
 /// The same in seeds that are about such.
-const UNAPPLIED_SHRINKS: u64 = 300;
+const UNAPPLIED_SHRINKS: u64 = 700;
 
 /// Looks, until all is calm.
 pub async fn look_on(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: LaneId) {
@@ -119,7 +119,7 @@ async fn look(hub: &HubRef, lane: &Rc<SimLane>, id: LaneId, held: &mut Option<In
     hub.say(format_args!("{id} looks at {} and sees {found:?}", name.escape_ascii()));
     if let Ok((ino, _)) = found
         && hub.lending.on
-        && (hub.is_about(Moment::Unapplied) || hub.rng.percent(HOLDS))
+        && (hub.is_about(Moment::Unapplied) || hub.is_about(Moment::Held) || hub.rng.percent(HOLDS))
     {
         hold(hub, id, held, Some(ino));
     }

@@ -47,6 +47,8 @@ pub enum Moment {
     Renamed,
     /// Kernels take their time with answers, and forget inodes, while others change those.
     Unapplied,
+    /// Programs look through what they hold, while others change it.
+    Held,
     /// Answers to who looks are held up, and overtaken by what is taken back of them.
     Overtaken,
 }
@@ -59,9 +61,8 @@ impl Moment {
             Some(Canary::GivenUpCreate) => return Some(Self::GivenUp),
             Some(Canary::ReopensUnseen) => return Some(Self::Forgotten),
             Some(Canary::CoverFollowsNewName) => return Some(Self::Renamed),
-            Some(Canary::AcksRecallBeforeInval | Canary::AnswerOvertakesNotify) => {
-                return Some(Self::Unapplied);
-            }
+            Some(Canary::AcksRecallBeforeInval) => return Some(Self::Held),
+            Some(Canary::AnswerOvertakesNotify) => return Some(Self::Unapplied),
             Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {
                 return Some(Self::Overtaken);
             }
@@ -74,6 +75,7 @@ impl Moment {
             Self::Forgotten,
             Self::Renamed,
             Self::Unapplied,
+            Self::Held,
             Self::Overtaken,
         ];
         rng.percent(SOME).then(|| rng.pick(&all))
@@ -85,7 +87,7 @@ impl Moment {
             Self::LastAnswer | Self::GivenUp | Self::Overtaken => return rng.below(ANY),
             Self::Forgotten => FORGOTTEN_DEEDS,
             Self::Renamed => RENAMED_DEEDS,
-            Self::Unapplied => UNAPPLIED_DEEDS,
+            Self::Unapplied | Self::Held => HELD_DEEDS,
         };
         let mut left = rng.below(deeds.iter().map(|(_, share)| share).sum());
         for (deed, share) in deeds {
@@ -108,7 +110,7 @@ impl Moment {
 type Deeds = [(u64, u64); 6];
 const FORGOTTEN_DEEDS: Deeds = [(0, 40), (4, 25), (11, 30), (6, 0), (7, 5), (10, 0)];
 const RENAMED_DEEDS: Deeds = [(0, 15), (4, 10), (11, 20), (6, 25), (7, 25), (10, 5)];
-const UNAPPLIED_DEEDS: Deeds = [(0, 20), (4, 15), (11, 10), (6, 5), (7, 45), (10, 5)];
+const HELD_DEEDS: Deeds = [(0, 15), (4, 5), (11, 5), (6, 5), (7, 65), (10, 5)];
 /// Of all that there are.
 const ANY: u64 = 13;
 
@@ -210,6 +212,7 @@ mod tests {
             Moment::Forgotten,
             Moment::Renamed,
             Moment::Unapplied,
+            Moment::Held,
             Moment::Overtaken,
         ] {
             assert!(drawn.contains(&moment));

@@ -128,7 +128,7 @@ impl Vfs {
         .await;
         let late = {
             let hub = &mut *self.hub.borrow_mut();
-            let most = match hub.is_about(Moment::Unapplied) && hub.rng.percent(50) {
+            let most = match hub.is_about(Moment::Unapplied) && hub.rng.percent(80) {
                 true => Some(UNAPPLIED_MS),
                 false => late(hub.rng.below(1_000)),
             };
