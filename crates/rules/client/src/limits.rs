@@ -138,6 +138,8 @@ pub const LATE_MS: u64 = 4_000;
 pub const OLD_LOOK_MS: u64 = 100;
 /// An inode that the kernel was given, and does not know for so long, was counted wrongly.
 pub const LOOKS_LOST_MS: u64 = 1_000;
+/// Who hears waits so long for what the kernel does not know yet, before it goes on and tries again.
+pub const UNKNOWN_PATIENCE_MS: u64 = 50;
 /// Attributes that the kernel drops in one go.
 pub const DROPS_AT_ONCE: usize = 512;
 /// While leases are held, events are waited for so long: each answer renews.

@@ -7,7 +7,7 @@ use crate::housekeeping::is_passing;
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::{Became, Change, Shared, Told};
+use crate::state::{Became, Change, Found, Shared, Told};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -156,8 +156,9 @@ impl Shared {
     /// `takes_names`: also what they led to, whatever that was.
     fn told_of_change(&mut self, change: &Change, takes_names: bool, now: Millis) -> Vec<Ino> {
         let mut told = self.take_told(change.inos.into_iter().chain(change.found).flatten(), now);
+        let known = if takes_names { self.known_of(change, now) } else { [Found::Absent, Found::Absent] };
         for at in [0, 1] {
-            if let (true, Some((dir, name)), None) = (takes_names, &change.names[at], change.found[at]) {
+            if let (Found::Unknown, Some((dir, name))) = (&known[at], &change.names[at]) {
                 told.extend(self.kernel.take_under(*dir, now));
                 // A directory has a lease of its own; the look-up just before said which one it is.
                 let looked_up = self.ghosts.was_seen(*dir, name);

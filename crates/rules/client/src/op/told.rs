@@ -2,7 +2,7 @@
 //! them, and before this mount changes them itself. See `docs/design/leases.md`, section 7.
 
 use crate::lane::Lane;
-use crate::limits::{DROPS_AT_ONCE, LINES_AT_ONCE, LOOKS_LOST_MS, OLD_LOOK_MS, VALIDITY_MARGIN_MS};
+use crate::limits::{DROPS_AT_ONCE, LINES_AT_ONCE, OLD_LOOK_MS, UNKNOWN_PATIENCE_MS, VALIDITY_MARGIN_MS};
 use crate::port::{Cell, Dropped, Port};
 use crate::state::{AttrsBy, Shared};
 use alloc::collections::BTreeSet;
@@ -47,7 +47,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// any more; somebody else has it done.
     pub(crate) async fn untell(&self, inos: Vec<Ino>) -> bool {
         let mut all = true;
-        for ino in inos {
+        for (at, ino) in inos.into_iter().enumerate() {
+            if at > 0 && at.is_multiple_of(DROPS_AT_ONCE) {
+                self.port.pause(1).await;
+            }
             let is_done = self.has_dropped(ino).await;
             all &= is_done;
             let rings = self.shared.with(|s| {
@@ -83,46 +86,80 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn drop_told(&self, node: NodeId) -> bool {
         loop {
             let (drops, has_more) = self.shared.with(|s| s.next_drops(node, self.port.boot()));
-            let mut is_done = true;
-            for ino in drops {
-                let is_dropped = self.has_dropped(ino).await;
-                self.shared.with(|s| s.kernel.took(ino, is_dropped));
-                is_done &= is_dropped;
-            }
-            if !has_more || !is_done {
+            if drops.is_empty() && !has_more {
                 // Somebody else may be at some.
                 return self.shared.with(|s| s.nodes_to_drop().all(|other| other != node));
             }
-            // Others have something to hear as well.
+            if !self.drop_batch(drops).await {
+                return false;
+            }
+            if has_more {
+                // Others have something to hear as well.
+                self.port.pause(1).await;
+            }
+        }
+    }
+
+    /// Those that the kernel does not know are waited for together, and for a moment only: others have something to hear.
+    async fn drop_batch(&self, mut drops: Vec<Ino>) -> bool {
+        let since = self.port.now();
+        loop {
+            drops.retain(|ino| {
+                let is_dropped = self.is_dropped(*ino) == Tried::Dropped;
+                if is_dropped {
+                    self.shared.with(|s| s.kernel.took(*ino, true));
+                }
+                !is_dropped
+            });
+            if drops.is_empty() {
+                return true;
+            }
+            if self.port.cancelled() || self.port.now().since(since) >= UNKNOWN_PATIENCE_MS {
+                self.shared.with(|s| drops.iter().for_each(|ino| s.kernel.took(*ino, false)));
+                return false;
+            }
             self.port.pause(1).await;
         }
     }
 
-    /// One that the kernel does not know it may come to have by a reply that it has not looked at: until it has, or has forgotten
-    /// it, or what was told is over. `false`: nobody waits any more.
+    /// Waits until it is dropped. `false`: nobody waits any more.
     async fn has_dropped(&self, ino: Ino) -> bool {
-        let since = self.port.boot();
-        let mut is_lost = false;
         loop {
-            let dropped = self.port.drop_attributes(ino);
-            if dropped == Dropped::Done {
-                return true;
+            match self.is_dropped(ino) {
+                Tried::Dropped => return true,
+                Tried::Failed => return false,
+                Tried::Unknown if self.port.cancelled() => return false,
+                Tried::Unknown => self.port.pause(1).await,
             }
-            let now = self.port.boot();
-            let is_over = self.shared.with(|s| {
-                let is_gone = dropped == Dropped::Unknown && !s.kernel.may_have(ino);
-                if now.since(since) >= LOOKS_LOST_MS && dropped == Dropped::Unknown && !is_lost {
-                    is_lost = true;
-                    s.kernel.does_not_know();
-                }
-                is_gone || !s.kernel.uses(ino, now) || s.limits.canary_unknown_is_gone
-            });
-            if is_over || dropped == Dropped::Failed || self.port.cancelled() {
-                return is_over;
-            }
-            self.port.pause(1).await;
         }
     }
+
+    /// One that the kernel does not know it may come to have by a reply that it has not looked at: until it has, or has forgotten
+    /// it, or what was told is over.
+    fn is_dropped(&self, ino: Ino) -> Tried {
+        let dropped = self.port.drop_attributes(ino);
+        if dropped == Dropped::Done {
+            return Tried::Dropped;
+        }
+        let now = self.port.boot();
+        let is_over = self.shared.with(|s| {
+            let is_gone = dropped == Dropped::Unknown && s.kernel.is_gone(ino, now);
+            is_gone || !s.kernel.uses(ino, now) || s.limits.canary_unknown_is_gone
+        });
+        match dropped {
+            _ if is_over => Tried::Dropped,
+            Dropped::Failed => Tried::Failed,
+            _ => Tried::Unknown,
+        }
+    }
+}
+
+/// What came of one try to have something dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    Dropped,
+    Unknown,
+    Failed,
 }
 
 impl Shared {

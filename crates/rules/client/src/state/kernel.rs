@@ -4,7 +4,7 @@
 //! An inode counts as told until the validity of the newest such answer is over, or the kernel has dropped it. While it is to be
 //! dropped, it is told nothing.
 
-use crate::limits::LATE_MS;
+use crate::limits::{LATE_MS, LOOKS_LOST_MS};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use skep_types::{Ino, Millis, ShardId};
@@ -33,6 +33,9 @@ struct Node {
     lost_a_name: bool,
     /// Its entry in [`Kernel::over`]; 0 = none.
     listed: u64,
+    /// It was to be dropped, and not known, since then; for long.
+    unknown_since: Option<Millis>,
+    is_lost: bool,
 }
 
 /// What the kernel is to drop of a shard's inodes.
@@ -134,9 +137,14 @@ impl Kernel {
         told.is_some_and(|(_, until)| until.plus(LATE_MS) > now)
     }
 
-    /// Has it, or may it come to have, the inode by a reply?
-    pub fn may_have(&self, ino: Ino) -> bool {
-        self.nodes.get(&ino).is_some_and(|node| node.looks > 0)
+    /// It says that it does not know the inode. Will it not come to have it by a reply, either?
+    pub fn is_gone(&mut self, ino: Ino, now: Millis) -> bool {
+        let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.looks > 0) else { return true };
+        let since = *node.unknown_since.get_or_insert(now);
+        if now.since(since) >= LOOKS_LOST_MS && !core::mem::replace(&mut node.is_lost, true) {
+            self.lost += 1;
+        }
+        false
     }
 
     /// An own change took a name of the inode.
@@ -223,6 +231,7 @@ impl Kernel {
         if node.dropping > 0 {
             return;
         }
+        (node.unknown_since, node.is_lost) = (None, false);
         if let Some((lease, _)) = node.told.take() {
             self.under.remove(&(lease, ino));
         }
@@ -236,7 +245,7 @@ impl Kernel {
         if let Some(drops) = self.drops.get_mut(&ino.shard()) {
             drops.taken = drops.taken.saturating_sub(1);
             if !done {
-                drops.inodes.push_front(ino);
+                drops.inodes.push_back(ino);
             }
         }
         if done {
@@ -267,12 +276,7 @@ impl Kernel {
         core::mem::take(&mut self.news)
     }
 
-    /// It has not known the inode for long, though it was given it.
-    pub fn does_not_know(&mut self) {
-        self.lost += 1;
-    }
-
-    /// How often: a count of look-ups is wrong then.
+    /// How often it has not known for long what it was given: a count of look-ups is wrong then.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -366,10 +370,11 @@ mod tests {
             !kernel.may_tell(Ino(7), DIR, AttrsBy::Look) && kernel.may_tell(Ino(7), DIR, AttrsBy::Question)
         );
         kernel.forgot(Ino(7), 1);
-        assert!(kernel.may_have(Ino(7)));
+        assert!(!kernel.is_gone(Ino(7), NOW) && kernel.lost() == 0);
+        assert!(!kernel.is_gone(Ino(7), NOW.plus(LOOKS_LOST_MS)) && kernel.lost() == 1);
         kernel.tells(Ino(7), DIR, Millis(12_000), NOW);
         kernel.forgot(Ino(7), 1);
-        assert_eq!((kernel.counts(), kernel.may_have(Ino(7))), ((0, 0), false));
+        assert_eq!((kernel.counts(), kernel.is_gone(Ino(7), NOW)), ((0, 0), true));
         kernel.dropped(Ino(7));
     }
 

@@ -358,7 +358,8 @@ impl Leases {
         self.believes(ino, now)?;
         let of = self.shards.get_mut(&ino.shard())?;
         let left = self.groups.get(&of.node)?.until.since(now);
-        let ms = left.checked_sub(VALIDITY_MARGIN_MS).filter(|ms| *ms > 0 && of.unclean_until <= now)?;
+        let ms =
+            left.checked_sub(VALIDITY_MARGIN_MS).filter(|ms| *ms > 0 && of.unclean_until == Millis(0))?;
         of.told_until = of.told_until.max(now.plus(left));
         Some(ms)
     }

@@ -1,10 +1,10 @@
 //! Tests of what the kernel may use without asking, over the fake cluster.
 
-use crate::limits::{OLD_LOOK_MS, VALIDITY_MARGIN_MS};
+use crate::limits::{OLD_LOOK_MS, UNKNOWN_PATIENCE_MS, VALIDITY_MARGIN_MS};
 use crate::op::recalls::tests::{T, beside, cluster, holder_with, leased, listens, make};
 use crate::state::AttrsBy;
 use crate::testing::{Cluster, FakeLane, METAD, block_on, mount};
-use crate::{Limits, Shown};
+use crate::{Limits, RenameHow, Shown};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -189,4 +189,40 @@ fn a_killed_program_changes_nothing_that_is_told() {
     listens(&ear);
     assert_eq!(drops(&cluster).len(), 2);
     block_on(make(&lane, b"f")).unwrap();
+}
+
+/// Goal: a rename onto a name that is known as absent drops what it changes, and not all that the directory's lease covers.
+#[test]
+fn a_rename_onto_a_free_name_drops_little() {
+    let cluster = cluster();
+    let (lane, _) = teller(&cluster);
+    block_on(make(&lane, b"from")).unwrap();
+    block_on(lane.lookup(ROOT, b"from")).unwrap();
+    block_on(lane.lookup(ROOT, b"to")).unwrap_err();
+    let now = Millis(cluster.borrow().now);
+    {
+        let kernel = &mut lane.shared.borrow_mut().kernel;
+        kernel.looked(Ino(99));
+        kernel.tells(Ino(99), ROOT, now.plus(T), now);
+    }
+    let how = RenameHow { no_replace: false, exchange: false };
+    block_on(lane.rename(ROOT, b"from", ROOT, b"to", how)).unwrap();
+    assert!(drops(&cluster).iter().all(|(ino, _)| *ino != Ino(99)));
+}
+
+/// Goal: while one inode is not known the others are dropped, who hears goes on within a moment, and all is confirmed when that
+/// one is; what has ended is cleaned in the pass that drops it.
+#[test]
+fn one_that_is_not_known_holds_up_no_other() {
+    let cluster = cluster();
+    let (lane, ear) = teller(&cluster);
+    assert!(lane.valid_for(&root(&lane), AttrsBy::Look) > 0);
+    lane.shared.borrow_mut().all_lapses(false);
+    cluster.borrow_mut().unknown_drops = 1_000;
+    let begun = cluster.borrow().now;
+    assert!(!block_on(ear.drop_told(METAD)));
+    assert!(cluster.borrow().now - begun <= 2 * UNKNOWN_PATIENCE_MS);
+    cluster.borrow_mut().unknown_drops = 0;
+    assert!(block_on(ear.drop_told(METAD)));
+    assert_eq!(lane.shared.borrow().leases.unclean().count(), 0);
 }
