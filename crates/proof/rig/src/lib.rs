@@ -27,7 +27,7 @@ pub use cluster::{Cluster, Plan};
 pub use daemon::Daemon;
 pub use driver::Driver;
 pub use mapping::Mapping;
-pub use mounts::{is_mounted, mounted_below, unmount_lazily};
+pub use mounts::{is_mounted, mounted_below, unmount_by_force, unmount_lazily};
 pub use pages::begins_in_memory;
 pub use runner::Runner;
 pub use scratch::{MemoryDisk, Scratch};

@@ -20,8 +20,17 @@ pub fn is_mounted(point: &Path) -> bool {
 
 /// Takes every mount at or below `dir` away, busy or not, alive or not.
 pub fn unmount_lazily(dir: &Path) {
+    take_away(dir, UnmountFlags::DETACH);
+}
+
+/// The same at once for its programs as well: what waits for servers fails, and what was not written yet is lost.
+pub fn unmount_by_force(dir: &Path) {
+    take_away(dir, UnmountFlags::FORCE | UnmountFlags::DETACH);
+}
+
+fn take_away(dir: &Path, flags: UnmountFlags) {
     for point in mounted_below(dir) {
-        if let Err(e) = unmount(&point, UnmountFlags::DETACH) {
+        if let Err(e) = unmount(&point, flags) {
             eprintln!("umount --lazy {}: {e}", point.display());
         }
     }
