@@ -197,6 +197,9 @@ record! {
         pub inos: Vec<Ino>,
         /// They cease.
         pub cease: bool,
+    } tags {
+        /// They report while changes wait for what an earlier term has lent, which may cover these files.
+        1 => pub held: Option<bool>,
     }
 }
 

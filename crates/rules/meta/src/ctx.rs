@@ -408,11 +408,21 @@ impl<'a> Ctx<'a> {
     /// uncommitted writes the size must be recovered from, should the client be gone by then.
     /// `true`: somebody was not known to.
     pub fn add_writers(&mut self, ino: Ino, clients: &[ClientId]) -> Result<bool, Fail> {
+        self.add_writers_as(ino, clients, &[])
+    }
+
+    /// The same of one who reports while what an earlier term has lent may cover `ino`. His row says so as long as it
+    /// stands: the next term must not take the file for one that nobody knows.
+    pub fn add_held_writer(&mut self, ino: Ino, client: ClientId) -> Result<bool, Fail> {
+        self.add_writers_as(ino, &[client], &[1])
+    }
+
+    fn add_writers_as(&mut self, ino: Ino, clients: &[ClientId], value: &[u8]) -> Result<bool, Fail> {
         let mut news = false;
         for client in clients {
             let row = key::writer(ino, *client);
             if self.txn.get(&row)?.is_none() {
-                self.txn.put(row, Vec::new());
+                self.txn.put(row, value.to_vec());
                 self.effects.push(Effect::Writer(ino, *client));
                 news = true;
             }

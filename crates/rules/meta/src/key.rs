@@ -29,7 +29,8 @@ pub enum Table {
     Growth = 9,
     /// ino -> truncate that the targets must be told of.
     Trim = 10,
-    /// ino, client -> nothing: the client may have written to the chunks more than it committed.
+    /// ino, client -> nothing, or a byte: the client may have written to the chunks more than it committed. The byte: it
+    /// came by a report, while what an earlier term had lent might cover the file.
     Writer = 13,
     /// client, slot, ino, generation -> growth that was given up while that lane may have been copying.
     DeadGrowth = 14,

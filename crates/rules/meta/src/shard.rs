@@ -129,6 +129,9 @@ pub struct Shard {
     holders: BTreeMap<ClientId, LogIndex>,
     /// Who may have written to chunks more than was committed, as the rows say.
     writers: BTreeSet<(Ino, ClientId)>,
+    /// Files of which a writer's row says, as the term begins, that nobody knew their attributes when it was written.
+    /// For [`Hold`], when service begins.
+    unlent: BTreeSet<Ino>,
     /// Sizes to recover once the current step is over.
     recover_later: Vec<Ino>,
     next_sweep: Option<Millis>,

@@ -160,7 +160,11 @@ fn writers(ctx: &mut Ctx<'_>, m: &Writers) -> Result<(), Fail> {
         if m.cease {
             ctx.remove_writer(*ino, m.client);
         } else if ctx.find_inode(*ino)?.is_some_and(|inode| !inode.layout.is_inline()) {
-            ctx.add_writers(*ino, &[m.client])?;
+            if m.held == Some(true) {
+                ctx.add_held_writer(*ino, m.client)?;
+            } else {
+                ctx.add_writers(*ino, &[m.client])?;
+            }
         }
     }
     Ok(())

@@ -57,6 +57,7 @@ impl Shard {
             hold: None,
             lease_row: None,
             writers: BTreeSet::new(),
+            unlent: BTreeSet::new(),
             recover_later: Vec::new(),
             next_sweep: None,
             chores: Chores::default(),

@@ -39,8 +39,9 @@ pub(super) struct LeaseRow {
 pub(super) struct Hold {
     /// That is over then.
     until: Millis,
-    /// Files to whose chunks somebody wrote when the term began: they were not covered. Who reports since that he is about to write
-    /// to another one is told to nobody of that term.
+    /// Files to whose chunks somebody wrote when the term began: they were not covered. Who reports since that he is about
+    /// to write to another one is told to nobody of that term, and the row that he gets spares the file in no later hold
+    /// either: the next may be for the same leases.
     written: BTreeSet<Ino>,
 }
 
@@ -67,8 +68,11 @@ impl Shard {
         touched: impl FnOnce(&Known<'_>) -> Result<Touched, StoreError>,
     ) -> Result<Touched, StoreError> {
         if let Some(hold) = &self.hold {
-            let who_knows =
-                |ino: Ino| if hold.written.contains(&ino) { Knows::Nobody } else { Knows::Holders };
+            // By this term's leases they may be known since, if who wrote to them has closed them.
+            let who_knows = |ino: Ino| match hold.written.contains(&ino) {
+                true => self.who_knows(ino, client),
+                false => Knows::Holders,
+            };
             let follows = host.config.canary_cover_follows;
             return touched(&Known { is_leased: &|_| true, who_knows: &who_knows, made, follows });
         }
@@ -364,6 +368,7 @@ impl Shard {
 
     /// A term begins: leases of the one before may be in use for a while.
     pub(super) fn hold_changes<S: Store>(&mut self, host: &Host<S>) {
+        let unlent = core::mem::take(&mut self.unlent);
         if self.holders.contains_key(&ANYBODY) {
             self.is_wished(host);
         }
@@ -373,7 +378,7 @@ impl Shard {
             // By an older copy nobody can tell what was lent since.
             let written = match self.era_untold {
                 true => BTreeSet::new(),
-                false => self.writers.iter().map(|(ino, _)| *ino).collect(),
+                false => unlent,
             };
             self.hold = Some(Hold { until, written }).filter(|hold| hold.until > host.now);
         }

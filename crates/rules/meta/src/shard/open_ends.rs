@@ -123,7 +123,11 @@ impl Shard {
             Table::Holder => {
                 self.holders.insert(ClientId(number), LogIndex(0));
             }
-            Table::Writer => self.writers.extend(key::writer_of(key)),
+            Table::Writer => {
+                let writer = key::writer_of(key);
+                self.writers.extend(writer);
+                self.unlent.extend(writer.filter(|_| bytes.is_empty()).map(|(ino, _)| ino));
+            }
             Table::DeadGrowth => self.dead_growths.extend(key::slot_of(key)),
             Table::Slot => self.in_rows.extend(key::slot_of(key).map(|(client, _)| client)),
             Table::Header

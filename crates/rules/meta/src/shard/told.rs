@@ -235,6 +235,8 @@ impl Shard {
         if inos.is_empty() {
             return Ok(());
         }
-        self.decide(host, &Internal::Writers(Writers { client, inos, cease }))
+        // Others may know them still by what an earlier term has lent, also in the next term, if that begins soon.
+        let held = (!cease && self.hold.is_some()).then_some(true);
+        self.decide(host, &Internal::Writers(Writers { client, inos, cease, held }))
     }
 }

@@ -328,6 +328,12 @@ fn what_was_written_is_covered_when_that_is_durable() {
     bed.check();
 }
 
+/// A mount reports that it has these open for writing.
+fn report_of(inos: &[Ino]) -> Reclaim {
+    let open = |ino: &Ino| Reclaimed { ino: *ino, mode: OpenMode::Write, open_seq: 10, reserved: 0 };
+    Reclaim { opens: inos.iter().map(open).collect(), locks: vec![], last: true, term: None }
+}
+
 /// Goal: a file that somebody was about to open for writing when the term ended, and reports as open, may be known by what the
 /// last term has lent: changes of it wait as those of any other, and only who had written to it goes on.
 #[test]
@@ -339,16 +345,65 @@ fn a_report_makes_nobody_a_writer_of_before() {
     other.obey(&mut bed);
     bed.send(OTHER, find(Ino::ROOT, "known"));
     bed.restart(&[1, 2]);
-    let opens = [written, known]
-        .map(|ino| Reclaimed { ino, mode: OpenMode::Write, open_seq: 10, reserved: 0 })
-        .to_vec();
-    let report = Reclaim { opens, locks: vec![], last: true, term: None };
-    bed.send_as(ME, ShardId(0), 0, report.into());
+    bed.send_as(ME, ShardId(0), 0, report_of(&[written, known]).into());
     bed.call(ME, commit_of(&bed, written, &written_layout)).unwrap();
     let to = bed.send(Who { slot: 1, ..ME }, commit_of(&bed, known, &layout));
     bed.tick(PATIENCE - 100);
     assert!(!bed.replies.contains_key(&to));
     bed.tick(100);
     assert!(bed.replies.contains_key(&to));
+    bed.check();
+}
+
+/// Goal: nor does it in the next term, which begins while what was lent before the last one may be in use. Who opens the
+/// file when that is over counts in the term after.
+#[test]
+fn a_report_makes_nobody_a_writer_for_the_next_term() {
+    let (mut bed, _, mut other, _) = bed();
+    let (known, layout) = bed.grown("known", 1 << 20);
+    bed.close(ME, known, 9);
+    other.obey(&mut bed);
+    bed.send(OTHER, find(Ino::ROOT, "known"));
+    let lane = Who { slot: 1, ..ME };
+    let mut to = 0;
+    for _ in 0..2 {
+        bed.restart(&[1, 2]);
+        bed.send_as(ME, ShardId(0), 0, report_of(&[known]).into());
+        to = bed.send(lane, commit_of(&bed, known, &layout));
+        bed.tick(PATIENCE - 100);
+        assert!(!bed.replies.contains_key(&to));
+    }
+    bed.tick(100);
+    assert!(bed.replies[&to].1.is_ok());
+    bed.close(ME, known, 11);
+    bed.open(ME, known, OpenMode::Write, 12).unwrap();
+    bed.restart(&[1, 2]);
+    bed.call(lane, commit_of(&bed, known, &layout)).unwrap();
+    let to = bed.send(lane, create(Ino::ROOT, "new"));
+    assert!(!bed.replies.contains_key(&to), "others wait");
+    bed.check();
+}
+
+/// Goal: a file that somebody wrote to when the term began is lent once he has closed it, also while changes wait: from
+/// then on its changes wait as well.
+#[test]
+fn what_is_closed_while_changes_wait_is_lent() {
+    let (mut bed, _, _, _) = bed();
+    let (file, _) = bed.grown("f", 1 << 20);
+    bed.restart(&[1, 2]);
+    bed.send_as(ME, ShardId(0), 0, report_of(&[file]).into());
+    bed.report(OTHER);
+    let _other = Ear::new(&mut bed, OTHER);
+    let mode = |mode| ChangeAttr { ino: file, set: SetAttr { mode: Some(mode), ..SetAttr::default() } };
+    bed.call(ME, mode(0o600)).unwrap();
+    bed.close(ME, file, 11);
+    let found = bed.call(OTHER, find(Ino::ROOT, "f")).unwrap();
+    assert!(found.attr.unwrap().flags & Attr::COVERED != 0);
+    let to = bed.send(ME, mode(0o640));
+    assert!(!bed.replies.contains_key(&to), "somebody knows it");
+    // Nobody confirms anything.
+    bed.end_hold();
+    bed.end_hold();
+    assert!(bed.replies[&to].1.is_ok());
     bed.check();
 }
