@@ -58,16 +58,17 @@ impl<'a> DirSink<'a> {
         Ok(())
     }
 
-    /// How long the attributes of each entry may be used, in the order in which they were added. Of a long listing that is better
-    /// said when it is complete: it counts from then on.
-    pub fn valid_for(&mut self, validity: impl IntoIterator<Item = Duration>) {
-        for (place, valid) in self.entries.iter().zip(validity) {
-            let (seconds, nanos) = (valid.as_secs().to_ne_bytes(), valid.subsec_nanos().to_ne_bytes());
+    /// How long the name of each entry may be used, and its attributes, in the order in which they were added. Of a long listing
+    /// that is better said when it is complete: it counts from then on.
+    pub fn valid_for(&mut self, validity: impl IntoIterator<Item = (Duration, Duration)>) {
+        for (place, (name, attributes)) in self.entries.iter().zip(validity) {
             let mut put = |at: usize, bytes: &[u8]| {
                 self.out[place + at..place + at + bytes.len()].copy_from_slice(bytes);
             };
-            put(offset_of!(EntryOut, attr_valid), &seconds);
-            put(offset_of!(EntryOut, attr_valid_nsec), &nanos);
+            put(offset_of!(EntryOut, entry_valid), &name.as_secs().to_ne_bytes());
+            put(offset_of!(EntryOut, entry_valid_nsec), &name.subsec_nanos().to_ne_bytes());
+            put(offset_of!(EntryOut, attr_valid), &attributes.as_secs().to_ne_bytes());
+            put(offset_of!(EntryOut, attr_valid_nsec), &attributes.subsec_nanos().to_ne_bytes());
         }
     }
 
@@ -143,10 +144,12 @@ mod tests {
             let mut sink = DirSink::new(&mut memory, true);
             sink.add(1, 1, FileKind::Directory, b".").unwrap();
             let valid = [Duration::from_millis(2_500), Duration::ZERO, Duration::from_nanos(7)];
+            let valid = valid.map(|valid| (valid / 2, valid));
             for (ino, valid) in (9..).zip(valid) {
                 let attr = Attr { ino, mode: 0o100_644, ..Attr::default() };
-                let attr_valid = if late { Duration::ZERO } else { valid };
-                sink.add_plus(&Entry { ino, attr, attr_valid, ..Entry::default() }, ino, b"name").unwrap();
+                let (entry_valid, attr_valid) = if late { Default::default() } else { valid };
+                let entry = Entry { ino, attr, entry_valid, attr_valid, ..Entry::default() };
+                sink.add_plus(&entry, ino, b"name").unwrap();
             }
             if late {
                 sink.valid_for(valid);

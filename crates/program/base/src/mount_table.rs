@@ -1,5 +1,6 @@
 //! Mounts of this machine, as the kernel lists them in `/proc/self/mountinfo`.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,8 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 pub struct MountEntry {
     /// The kernel's number of it: of several places where one file system is, one.
     pub id: u64,
+    /// That of the mount on which this one is.
+    pub parent: u64,
     /// Device number of everything on it.
     pub device: u64,
     pub point: PathBuf,
@@ -59,6 +62,17 @@ pub fn covering<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEn
     over.max_by_key(|mount| mount.point.as_os_str().len())
 }
 
+/// Is something mounted on a name of the file system that is mounted at `point`, here or where else it is to be seen?
+pub fn has_below(mounts: &[MountEntry], point: &Path) -> bool {
+    // Who cannot tell says yes.
+    let own = mounts.iter().rev().find(|mount| mount.point == point && mount.is_skep());
+    own.is_none_or(|own| {
+        let here = mounts.iter().filter(|mount| mount.device == own.device).map(|mount| mount.id);
+        let here: BTreeSet<u64> = here.collect();
+        mounts.iter().any(|mount| here.contains(&mount.parent))
+    })
+}
+
 /// Those of a list as the kernel writes it; lines that are none are left out.
 pub fn parse(text: &[u8]) -> Vec<MountEntry> {
     text.split(|b| *b == b'\n').filter_map(parse_line).collect()
@@ -68,7 +82,8 @@ pub fn parse(text: &[u8]) -> Vec<MountEntry> {
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut words = line.split(|b| *b == b' ');
     let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
-    let device = std::str::from_utf8(words.nth(1)?).ok()?;
+    let parent = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let device = std::str::from_utf8(words.next()?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let point = PathBuf::from(std::ffi::OsString::from_vec(unescape(words.nth(1)?)));
     let options = words.next()?;
@@ -77,6 +92,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let (kind, source) = (text(rest.next()?), text(rest.next()?));
     Some(MountEntry {
         id,
+        parent,
         device: rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?),
         point,
         kind,
@@ -149,6 +165,27 @@ mod tests {
         let mounts = parse(lines.concat().as_bytes());
         let on = |path: &str| rustix::fs::minor(covering(&mounts, Path::new(path)).unwrap().device);
         assert_eq!(["/x", "/mnt/ab", "/mnt/a", "/mnt/a/b/c"].map(on), [1, 2, 4, 4]);
+    }
+
+    /// Goal: what is mounted on a file system is found, wherever that itself is mounted, and nothing else is.
+    #[test]
+    fn below() {
+        let find = |lines: &[&str]| {
+            let line = |one: &&str| {
+                let words: Vec<&str> = one.split(' ').collect();
+                let kind = if words[2] == "9" { "fuse.skep" } else { "xfs" };
+                format!("{} {} 0:{} / {} rw - {kind} s rw\n", words[0], words[1], words[2], words[3])
+            };
+            let mounts = parse(lines.iter().map(line).collect::<String>().as_bytes());
+            has_below(&mounts, Path::new("/mnt"))
+        };
+        let (root, own) = ("1 0 1 /", "2 1 9 /mnt");
+        assert!(!find(&[root, own, "3 1 7 /other", "4 3 7 /other/mnt"]));
+        assert!(find(&[root, own, "3 2 7 /mnt/a"]));
+        assert!(find(&[root, own, "3 2 7 /mnt"]), "over it");
+        assert!(find(&[root]), "nobody knows");
+        // Somewhere else the same is mounted, and something there.
+        assert!(find(&[root, own, "3 1 9 /else", "4 3 7 /else/a"]));
     }
 
     /// Goal: this machine's own list is read, and its root is in it.

@@ -12,7 +12,7 @@ pub use attributes::{Asked, From, Seen};
 pub use locks::Ticket;
 pub use names::Look;
 pub use pages::{Found, PAGE};
-pub use told::Told;
+pub use told::{NoticeId, Told};
 
 use crate::hub::{HubRef, LaneId};
 use locks::Locks;
@@ -20,7 +20,8 @@ use names::Names;
 use pages::{Late, Page};
 use skep_model::Rng;
 use skep_types::Ino;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use told::Notices;
 
 /// Which of the kernels that behave differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,6 +83,9 @@ pub struct Kernel {
     held: Option<Ino>,
     /// Look-ups that its mount is to hear of: they are forgotten.
     forgets: Vec<(Ino, u64)>,
+    /// Names that its programs are about to remove or rename.
+    changing: BTreeSet<(Ino, Vec<u8>)>,
+    notices: Notices,
     /// Its mount is gone: whoever asks hears so.
     ended: bool,
 }
@@ -100,6 +104,7 @@ impl Kernel {
     /// The mount has ended; what is valid goes on being used (K14). Only this lane's program lives on.
     pub fn ends(&mut self, survivor: LaneId) {
         self.ended = true;
+        self.notices = Notices::default();
         self.locks.keep(survivor);
     }
 
@@ -126,6 +131,21 @@ impl Kernel {
         self.evictions += counted;
     }
 
+    /// A program's call that removes or renames these names begins, or ends. (One at a time: under the lock of the directory.)
+    pub fn changes(&mut self, dir: Ino, names: &[&[u8]], begins: bool) {
+        for name in names {
+            match begins {
+                true => self.changing.insert((dir, name.to_vec())),
+                false => self.changing.remove(&(dir, name.to_vec())),
+            };
+        }
+    }
+
+    /// Is one under way?
+    pub fn is_changing(&self, dir: Ino, name: &[u8]) -> bool {
+        self.changing.contains(&(dir, name.to_vec()))
+    }
+
     /// A program holds this one open, and none else.
     pub fn hold(&mut self, ino: Option<Ino>) {
         self.held = ino;
@@ -146,6 +166,12 @@ impl Kernel {
         for (_, until) in self.inodes.values_mut().filter_map(|inode| inode.seen.as_mut()) {
             *until = 0;
         }
+        self.names.slept();
+    }
+
+    /// Is something mounted on a name?
+    pub fn has_mounts(&self) -> bool {
+        self.names.has_mounts()
     }
 
     /// How the lock of a directory comes to somebody.

@@ -2,7 +2,7 @@
 
 use crate::Canary;
 use crate::hub::{CallId, Hub, HubRef, Landed, LaneId, Outgoing};
-use crate::kernel::{Told, kernel};
+use crate::kernel::{Kernel, NoticeId, Told, kernel};
 use crate::lending::connection_of_pool;
 use crate::world::LANES;
 use skep_client::{Call, Dropped, MGMTD, Outcome, Port, Shared};
@@ -108,6 +108,8 @@ impl SimPort {
 }
 
 impl Port for SimPort {
+    type Notice = Result<NoticeId, Told>;
+
     async fn call(&self, calls: &mut [Call<'_>]) {
         *self.hub.borrow_mut().rounds.entry(self.lane).or_default() += 1;
         if !self.connected().await {
@@ -199,6 +201,42 @@ impl Port for SimPort {
             }
             Told::Done | Told::Waits => Dropped::Done,
         }
+    }
+
+    fn drop_name(&self, dir: Ino, name: &[u8]) -> Self::Notice {
+        kernel(&self.hub, self.lane.life, |k| k.notice(dir, name, self.lane))
+    }
+
+    async fn noticed(&self, notice: &Self::Notice, patience: u64) -> Dropped {
+        let until = self.now().plus(patience);
+        let told = loop {
+            let told = match notice {
+                Ok(id) => kernel(&self.hub, self.lane.life, |k| k.noticed(*id)),
+                Err(told) => Some(*told),
+            };
+            match told {
+                Some(told) => break told,
+                None if self.now() >= until || self.patience_is_over() => break Told::Waits,
+                None => self.pause(1).await,
+            }
+        };
+        let (dropped, marker) = match told {
+            Told::Done => (Dropped::Done, "a kernel dropped a name"),
+            Told::Enoent => (Dropped::Unknown, "a kernel did not know a name that it was to drop"),
+            Told::Waits => (Dropped::Waits, "a name could not be dropped at once"),
+        };
+        self.hub.borrow_mut().coverage.hit(marker);
+        dropped
+    }
+
+    fn drop_names(&self) -> Dropped {
+        self.hub.borrow_mut().coverage.hit("a kernel dropped all names");
+        if kernel(&self.hub, self.lane.life, Kernel::inc_epoch) { Dropped::Done } else { Dropped::Failed }
+    }
+
+    fn has_mounts(&self) -> bool {
+        // On some hosts always: nobody mounts anything here.
+        self.lane.life.is_multiple_of(4) || kernel(&self.hub, self.lane.life, |k| k.has_mounts())
     }
 
     async fn tell_size(&self, ino: Ino, size: u64) -> bool {

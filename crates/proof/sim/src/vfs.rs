@@ -12,7 +12,7 @@ use crate::kernel::{Asked, From, Kernel, Look, Seen, Ticket, Told, kernel};
 use crate::moments::Moment;
 use crate::truth::{Key, State};
 use skep_client::limits::VALIDITY_MARGIN_MS;
-use skep_client::{AttrsBy, Listed};
+use skep_client::{AttrsBy, Listed, Valid};
 use skep_types::{Attr, Errno, Ino, Kind, Name};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -73,14 +73,12 @@ impl Vfs {
         self.hub.borrow().mono(self.host()).0
     }
 
-    /// How long the names of a reply are valid: a mount gives none.
-    fn names_valid(&self) -> u64 {
-        if self.hub.borrow().canary == Some(Canary::BelievesNames) { BLIND_MS } else { 0 }
+    /// How long the attributes are valid that the mount is about to give.
+    fn attributes_valid(&self, attr: &Attr, by: AttrsBy) -> u64 {
+        self.blindly(self.lane.valid_for(attr, by), by)
     }
 
-    /// How long the attributes are that the mount is about to give.
-    fn attributes_valid(&self, attr: &Attr, by: AttrsBy) -> u64 {
-        let valid = self.lane.valid_for(attr, by);
+    fn blindly(&self, valid: u64, by: AttrsBy) -> u64 {
         if valid > 0 {
             self.hub.borrow_mut().coverage.hit("a kernel was told attributes for a while");
         }
@@ -89,6 +87,20 @@ impl Vfs {
             Some(Canary::BelievesAttributes) if by != AttrsBy::Made => BLIND_MS,
             _ => valid,
         }
+    }
+
+    /// How long a name is, and the attributes beside it.
+    fn entry_valid(&self, dir: Ino, name: &[u8], attr: &Attr, by: AttrsBy) -> Valid {
+        let valid = self.lane.name_valid_for(dir, name, attr, by);
+        if valid.name > 0 {
+            self.hub.borrow_mut().coverage.hit("a kernel was told a name for a while");
+        }
+        Valid { name: self.believed(valid.name), attributes: self.blindly(valid.attributes, by) }
+    }
+
+    /// Of an absent name a mount says nothing.
+    fn believed(&self, valid: u64) -> u64 {
+        if self.hub.borrow().canary == Some(Canary::BelievesNames) { BLIND_MS } else { valid }
     }
 
     /// Validity counts from when a reply is applied; by how much that may be late is promised.
@@ -134,12 +146,14 @@ impl Vfs {
             };
             most.map(|most| hub.rng.below(most) + 1).filter(|ms| *ms < 100 || !hub.calm)
         };
-        let answered = self.jiffies();
+        let (answered, slept) = (self.jiffies(), self.hub.borrow().slept[self.host()]);
         if let Some(ms) = late {
             self.hub.borrow_mut().coverage.hit("a reply was applied late");
             self.sleep(ms).await;
         }
-        self.late.set(self.jiffies() - answered);
+        // Nobody drops what comes to a kernel without a mount from before a sleep (promises).
+        let is_old = self.kernel(|k| k.has_ended()) && self.hub.borrow().slept[self.host()] > slept;
+        self.late.set(if is_old { u64::MAX } else { self.jiffies() - answered });
         answer
     }
 
@@ -162,7 +176,7 @@ impl Vfs {
 
     fn unlock(&self, dir: Ino, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
-        let next = self.kernel(|k| k.locks().leave(dir, ticket));
+        let next = self.kernel(|k| k.leaves(dir, ticket));
         let hub = &mut *self.hub.borrow_mut();
         let now = hub.now;
         hub.timers.extend(next.into_iter().map(|lane| (now, lane)));
@@ -195,11 +209,12 @@ impl Vfs {
     }
 
     /// Applies what a first look brought.
-    fn apply(&self, dir: Ino, name: &[u8], found: Option<(&Attr, u64)>, (from, asked): (From, Asked)) {
-        let (names, now) = (self.names_valid(), self.jiffies());
+    fn apply(&self, dir: Ino, name: &[u8], found: Option<(&Attr, Valid)>, (from, asked): (From, Asked)) {
+        let now = self.jiffies();
+        let names = self.lasts(found.map_or_else(|| self.believed(0), |(_, valid)| valid.name));
         self.kernel(|k| {
             if let Some((attr, valid)) = found {
-                k.answered(attr.ino, attr, from, self.lasts(valid), now);
+                k.answered(attr.ino, attr, from, self.lasts(valid.attributes), now);
             }
             let found = found.map(|(attr, _)| attr);
             let leads = (found.map(|attr| attr.ino), found.is_some_and(|attr| attr.kind == Kind::Dir));
@@ -207,12 +222,12 @@ impl Vfs {
         });
     }
 
-    async fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<(Attr, u64)>, Errno> {
+    async fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<(Attr, Valid)>, Errno> {
         self.forget();
         let before = self.rounds();
         let question = async {
             let attr = self.lane.lookup(dir, name).await?;
-            let valid = self.attributes_valid(&attr, AttrsBy::Look);
+            let valid = self.entry_valid(dir, name, &attr, AttrsBy::Look);
             Ok((attr, valid))
         };
         let (found, marker) = match self.ask(question).await {
@@ -241,23 +256,31 @@ impl Vfs {
         let now = self.jiffies();
         match self.kernel(|k| k.look(dir, name, now, how.exactly)) {
             Look::Valid(leads) => {
-                self.shows_name(dir, name, leads);
+                self.hub.borrow_mut().coverage.hit("a kernel answered a name by itself");
+                // Until that call returns, others on this machine may find what was there before (promises).
+                match self.kernel(|k| k.is_changing(dir, name)) {
+                    true => {
+                        self.hub.borrow_mut().coverage.hit("a valid name was looked at beside an own change")
+                    }
+                    false => self.shows_name(dir, name, leads),
+                }
                 return Ok(leads);
             }
             Look::Known(id, ino) => {
                 let asked = self.kernel(|k| k.asks());
                 let found = self.lookup(dir, name).await?;
-                let (names, now) = (self.names_valid(), self.jiffies());
+                let now = self.jiffies();
+                let names = found.as_ref().map_or_else(|| self.believed(0), |(_, valid)| valid.name);
                 let leads = found.as_ref().map(|(attr, _)| attr.ino);
                 let same = self.kernel(|k| {
                     match &found {
                         Some((attr, valid)) if attr.ino == ino => {
-                            k.answered(ino, attr, From::Entry(asked), self.lasts(*valid), now);
+                            k.answered(ino, attr, From::Entry(asked), self.lasts(valid.attributes), now);
                         }
                         Some((attr, _)) => k.forgets(attr.ino),
                         None => {}
                     }
-                    k.revalidated(id, leads, names, now)
+                    k.revalidated(id, leads, self.lasts(names), now)
                 });
                 if same && leads == Some(ino) {
                     self.shows_name(dir, name, leads);
@@ -352,8 +375,11 @@ impl Vfs {
                 true
             };
             self.lane.readdir(handle, 0, plus, &mut sink).await?;
-            let valid = |attr: Attr| (self.attributes_valid(&attr, AttrsBy::Look), attr);
-            let lines = lines.into_iter().map(|(name, attr)| (name, attr.map(valid)));
+            let lines = lines.into_iter().map(|(name, attr)| {
+                let valid = |attr: Attr| (self.entry_valid(dir, name.as_bytes(), &attr, AttrsBy::Look), attr);
+                let found = attr.map(valid);
+                (name, found)
+            });
             Ok((lines.collect::<Vec<_>>(), twice))
         };
         let before = self.rounds();

@@ -22,8 +22,8 @@ mod testing;
 pub use lane::Lane;
 pub use limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS, Limits};
 pub use op::{
-    Allocate, CreateHow, Listed, LostChunk, NewNode, OpenHow, Opened, RenameHow, Seek, Shown, Sink, Waiting,
-    WriteHow, XattrHow,
+    Allocate, CreateHow, Listed, LostChunk, NewNode, OpenHow, Opened, RenameHow, Seek, Shown, Sink, Valid,
+    Waiting, WriteHow, XattrHow,
 };
 pub use port::{Answer, Call, Cell, Dropped, MGMTD, Outcome, Port};
 pub use state::{AttrsBy, Shared};

@@ -140,8 +140,24 @@ pub const OLD_LOOK_MS: u64 = 100;
 pub const LOOKS_LOST_MS: u64 = 1_000;
 /// Who hears waits so long for what the kernel does not know yet, before it goes on and tries again.
 pub const UNKNOWN_PATIENCE_MS: u64 = 50;
-/// Attributes that the kernel drops in one go.
+/// Attributes and names that the kernel drops in one go.
 pub const DROPS_AT_ONCE: usize = 512;
+/// How long the kernel may use a name: so long a change by another mount may have to wait where it cannot be dropped.
+pub const NAME_MS: u64 = 1_000;
+/// The same in a directory whose lock was held for long a short while ago ...
+pub const STUCK_NAME_MS: u64 = 100;
+/// ... for so long ...
+pub const STUCK_MS: u64 = 10_000;
+/// ... of so many directories at most.
+pub const STUCK_MAX: usize = 1_024;
+/// Names are not told for so long in a directory from which they were renamed to where no lease is.
+pub const UNLENT_MS: u64 = 600_000;
+/// Who hears waits so long for the lock of a directory before it lets the kernel drop all names, or their validity run out.
+pub const NAME_PATIENCE_MS: u64 = 5;
+/// If that little is left of the validity of a name it is waited for.
+pub const NAME_LEFT_MS: u64 = 100;
+/// Names that the kernel may use at the same time; with one more it asks for that.
+pub const TOLD_NAMES_MAX: usize = 1 << 17;
 /// While leases are held, events are waited for so long: each answer renews.
 pub const EVENTS_HELD_MS: u64 = 1_000;
 /// And for so long beyond that, before their server counts as silent.
@@ -179,6 +195,10 @@ pub struct Limits {
     pub leases: bool,
     /// Lets the kernel answer what they cover.
     pub validity: bool,
+    /// Names as well: it can drop all of them at once.
+    pub names: bool,
+    /// The kernel looks for a name that it is to drop before it has the lock of the directory (6.19 to 7.1).
+    pub hasty_kernel: bool,
     /// The kernel does not count evictions: see [`OLD_LOOK_MS`].
     pub old_kernel: bool,
     /// As [`CACHE_MAX`].
@@ -228,6 +248,8 @@ impl Default for Limits {
             canary_opens_behind_losses: false,
             leases: false,
             validity: false,
+            names: false,
+            hasty_kernel: false,
             old_kernel: false,
             cache_bytes: CACHE_MAX,
             canary_forgets_recalls: false,

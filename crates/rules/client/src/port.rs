@@ -70,12 +70,14 @@ pub struct Answer {
     pub epoch: FenceEpoch,
 }
 
-/// What became of attributes that the kernel was to drop.
+/// What became of something that the kernel was to drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
     Done,
-    /// It does not know the inode, and may be about to: from an answer that it has not looked at yet.
+    /// It does not know it, and may be about to: from an answer that it has not looked at yet.
     Unknown,
+    /// Not yet: it waits for somebody else.
+    Waits,
     /// It cannot be told: what it was given goes on being valid.
     Failed,
 }
@@ -83,6 +85,9 @@ pub enum Dropped {
 /// The hands of one lane. Each lane has a port of its own; its connection group is its slot.
 #[allow(async_fn_in_trait)] // static dispatch only; one thread drives a lane, so no Send bound
 pub trait Port {
+    /// What is to become of a name.
+    type Notice;
+
     /// Sends all calls, then waits until each has its outcome. Calls to one node go out in order
     /// on one connection. The map with the addresses is in the [`crate::Shared`] state, and so is
     /// the session that the port shows in its `Hello`.
@@ -136,6 +141,23 @@ pub trait Port {
     /// the kernel holds, so whoever serves one may call it.
     fn drop_attributes(&self, _ino: Ino) -> Dropped {
         Dropped::Done
+    }
+
+    /// Has the kernel drop a name, as soon as the lock of its directory is free, which a request may hold that waits for who calls
+    /// this.
+    fn drop_name(&self, dir: Ino, name: &[u8]) -> Self::Notice;
+
+    /// Waits for that, for so many milliseconds at most.
+    async fn noticed(&self, notice: &Self::Notice, patience: u64) -> Dropped;
+
+    /// Has the kernel drop every name that it was given, at its next use, with all that is mounted below it. It waits for nothing.
+    fn drop_names(&self) -> Dropped {
+        Dropped::Done
+    }
+
+    /// Is something mounted on a name of this mount, as far as can be seen?
+    fn has_mounts(&self) -> bool {
+        false
     }
 
     /// Has the kernel believe that a file has at least this size, whatever it believes of the answer that comes next, and

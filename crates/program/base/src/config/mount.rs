@@ -91,7 +91,7 @@ pub struct MountConfig {
     pub request_size: Size,
     /// Answer names and attributes of leased directories from memory.
     pub leases: Switch,
-    /// Let the kernel answer for attributes that leases cover.
+    /// Let the kernel answer for attributes and names that leases cover.
     pub kernel_answers: Switch,
     /// Memory for that.
     pub cache: Size,

@@ -1,6 +1,6 @@
 //! Between the words of the kernel and those of the core.
 
-use skep_client::WriteHow;
+use skep_client::{Valid, WriteHow};
 use skep_types::{Errno, Kind, Timestamp};
 use skep_wire::meta::OpenMode;
 use std::time::Duration;
@@ -61,14 +61,14 @@ pub fn attr(attr: &skep_types::Attr) -> skep_fuse::Attr {
     }
 }
 
-/// An entry for the kernel, which may use its attributes for so many milliseconds, and asks for the name each time.
-pub fn entry(of: &skep_types::Attr, valid_ms: u64) -> skep_fuse::Entry {
+/// An entry for the kernel, which may use its name and attributes for so long.
+pub fn entry(of: &skep_types::Attr, valid: Valid) -> skep_fuse::Entry {
     skep_fuse::Entry {
         ino: of.ino.0,
         generation: 0, // inode numbers are never used again
         attr: attr(of),
-        entry_valid: Duration::ZERO,
-        attr_valid: Duration::from_millis(valid_ms),
+        entry_valid: Duration::from_millis(valid.name),
+        attr_valid: Duration::from_millis(valid.attributes),
     }
 }
 

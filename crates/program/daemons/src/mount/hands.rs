@@ -12,6 +12,7 @@ use skep_types::limits::SLOTS_MAX;
 use skep_types::{ClientId, Millis, NodeId, ServiceKind, Uuid};
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -52,6 +53,7 @@ pub struct Hands {
     pub pages: OnceLock<Arc<Pages>>,
     /// Tells the kernel what to drop besides, once there is a mount.
     pub notifier: OnceLock<Notifier>,
+    pub mount_point: OnceLock<PathBuf>,
     /// Calls the thread that hears what servers tell.
     pub bell: Bell,
     /// Set before the first request, if contents are dropped.
@@ -84,6 +86,7 @@ impl Hands {
             callers: Callers::default(),
             pages: OnceLock::new(),
             notifier: OnceLock::new(),
+            mount_point: OnceLock::new(),
             bell: Bell::default(),
             netbench: OnceLock::new(),
             connections: AtomicU64::new(0),

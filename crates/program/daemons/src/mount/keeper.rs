@@ -368,6 +368,7 @@ mod tests {
             if ino == 1 {
                 let _ = opened.lock().unwrap().recv();
             }
+            skep_client::Dropped::Done
         });
         let key = skep_net::Keyring::insecure();
         let hands = Hands::new(Shared::new(Limits::default()), key, Vec::new());

@@ -4,7 +4,7 @@
 use super::callers::{KILLED_WAIT, LOOK_AT_CALLER};
 use super::hands::Hands;
 use super::links::{Debts, Seat};
-use super::pages::{Dropped, Notice};
+use super::pages::{Notice, Told};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skep_base::caller::hello;
 use skep_client::state::SessionState;
@@ -216,16 +216,16 @@ impl LaneHands {
 
     /// Tells the kernel of an inode; how long that may take at most: as long as anything, unless there is less `patience`.
     /// `None`: there is no kernel to be told.
-    pub fn notify(&self, ino: Ino, notice: Notice, patience: Option<u64>) -> Option<(Arc<Dropped>, Instant)> {
+    pub fn notify(&self, ino: Ino, notice: Notice, patience: Option<u64>) -> Option<(Arc<Told>, Instant)> {
         /// For a mount that never gives up.
         const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        let dropped = self.hands.pages.get()?.tell(ino.0, notice);
+        let told = self.tell(ino, notice)?;
         let retry = self.hands.shared.with(|s| s.limits.retry_ms);
         let limit = match patience.unwrap_or(retry) {
             0 => FOR_EVER,
             ms => Duration::from_millis(ms),
         };
-        Some((dropped, Instant::now() + limit))
+        Some((told, Instant::now() + limit))
     }
 
     /// See [`Port::drop_attributes`].
@@ -239,6 +239,26 @@ impl LaneHands {
             Some(Ok(skep_fuse::Dropped::Unknown)) => skep_client::Dropped::Unknown,
             Some(Err(_)) => skep_client::Dropped::Failed,
         }
+    }
+
+    /// The same, for who waits by himself.
+    pub fn tell(&self, ino: Ino, notice: Notice) -> Option<Arc<Told>> {
+        Some(self.hands.pages.get()?.tell(ino.0, notice))
+    }
+
+    /// See [`Port::drop_names`].
+    pub fn drop_names(&self) -> skep_client::Dropped {
+        match self.hands.notifier.get().map(skep_fuse::Notifier::inc_epoch) {
+            None | Some(Ok(())) => skep_client::Dropped::Done,
+            Some(Err(_)) => skep_client::Dropped::Failed,
+        }
+    }
+
+    /// See [`Port::has_mounts`].
+    pub fn has_mounts(&self) -> bool {
+        let Some(point) = self.hands.mount_point.get() else { return false };
+        skep_base::mount_table::read()
+            .map_or(true, |mounts| skep_base::mount_table::has_below(&mounts, point))
     }
 
     /// See [`Port::now`].

@@ -144,6 +144,8 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
         dead.bury(daemon::keyring(&config.process)?, mgmtd.clone());
     }
     let record = predecessor::Own::new(&config.process.run_dir, &target);
+    // As the kernel lists it. Nothing is there yet that might not answer.
+    let seen = std::fs::canonicalize(&target).unwrap_or_else(|_| target.clone());
     let device = mount(config, wishes, args, &target, room.lanes)?;
     let mounted = device.unmounter();
     let note = Note::new(&config.process.run_dir, &target);
@@ -155,6 +157,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let pages = Pages::new(device.notifier());
     let _ = hands.pages.set(pages.clone());
     let _ = hands.notifier.set(device.notifier());
+    let _ = hands.mount_point.set(seen);
     let served = Served::new(&hands, config.io, Readiness::new("mount"), background, note);
     let kept = hands.clone();
     let housekeeper = thread("housekeeping", move || keep(&kept, keeper, record))?;

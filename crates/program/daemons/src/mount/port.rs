@@ -3,8 +3,8 @@
 use super::hands::Hands;
 use super::lane_hands::{ANSWER_DEADLINE, Asker, CONNECT_DEADLINE, LOOK_EVERY, LaneHands, MountPort};
 use super::links::{Debts, LINKS_PER_METAD, LINKS_PER_SERVER, Seat, Taken};
-use super::pages::{Dropped, Notice};
-use skep_client::{Answer, Call, MGMTD, Outcome, Port};
+use super::pages::{Notice, Told};
+use skep_client::{Answer, Call, Dropped, MGMTD, Outcome, Port};
 use skep_net::Link;
 use skep_types::{ClientId, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::{Header, Status};
@@ -39,15 +39,14 @@ struct Sent {
 
 impl BlockingPort {
     /// Waits for a notice to arrive, or until there is no sense in it.
-    fn notified(&self, notice: Option<(Arc<Dropped>, Instant)>) -> bool {
-        let Some((dropped, until)) = notice else { return true };
+    fn notified(&self, notice: Option<(Arc<Told>, Instant)>) -> Dropped {
+        let Some((told, until)) = notice else { return Dropped::Done };
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if let Some(gone) = dropped.wait(left.min(LOOK_EVERY)) {
-                return gone;
-            }
-            if left.is_zero() || self.cancelled() {
-                return false;
+            match told.wait(left.min(LOOK_EVERY)) {
+                Some(became) => return became,
+                None if left.is_zero() || self.cancelled() => return Dropped::Waits,
+                None => {}
             }
         }
     }
@@ -246,6 +245,8 @@ impl Drop for BlockingPort {
 }
 
 impl Port for BlockingPort {
+    type Notice = Option<Arc<Told>>;
+
     async fn call(&self, calls: &mut [Call<'_>]) {
         match self.lane.hands.netbench.get() {
             None => self.exchange(calls),
@@ -265,15 +266,32 @@ impl Port for BlockingPort {
     }
 
     async fn drop_pages(&self, ino: Ino, from: u64, len: u64, patience: Option<u64>) -> bool {
-        self.notified(self.lane.notify(ino, Notice::Drop { from, len }, patience))
+        self.notified(self.lane.notify(ino, Notice::Drop { from, len }, patience)) == Dropped::Done
     }
 
-    fn drop_attributes(&self, ino: Ino) -> skep_client::Dropped {
+    fn drop_name(&self, dir: Ino, name: &[u8]) -> Self::Notice {
+        self.lane.tell(dir, Notice::Name(name.into()))
+    }
+
+    async fn noticed(&self, notice: &Self::Notice, patience: u64) -> Dropped {
+        let until = Instant::now() + Duration::from_millis(patience);
+        self.notified(notice.clone().map(|told| (told, until)))
+    }
+
+    fn drop_names(&self) -> Dropped {
+        self.lane.drop_names()
+    }
+
+    fn has_mounts(&self) -> bool {
+        self.lane.has_mounts()
+    }
+
+    fn drop_attributes(&self, ino: Ino) -> Dropped {
         self.lane.drop_attributes(ino)
     }
 
     async fn tell_size(&self, ino: Ino, size: u64) -> bool {
-        self.notified(self.lane.notify(ino, Notice::Size(size), None))
+        self.notified(self.lane.notify(ino, Notice::Size(size), None)) == Dropped::Done
     }
 
     fn now(&self) -> Millis {

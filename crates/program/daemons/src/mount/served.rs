@@ -70,6 +70,16 @@ impl Served {
     }
 }
 
+/// Does a kernel of this release look for a name that it is to drop before it has the lock of the directory (K6)? Who cannot tell
+/// says yes.
+fn is_hasty(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|word| word.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => ((6, 19)..(7, 2)).contains(&(major, minor)),
+        _ => true,
+    }
+}
+
 impl skep_fuse::Mount for Served {
     type Worker = Worker<BlockingPort>;
     type Ring = RingLanes;
@@ -77,7 +87,11 @@ impl skep_fuse::Mount for Served {
     fn init(&self, negotiated: &Negotiated) -> Result<(), skep_fuse::Errno> {
         let direct = negotiated.granted.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
         self.direct_with_mmap.store(direct, Ordering::Relaxed);
-        self.hands.shared.with(|s| s.limits.old_kernel = !negotiated.counts_evictions());
+        self.hands.shared.with(|s| {
+            s.limits.old_kernel = !negotiated.counts_evictions();
+            s.limits.names = negotiated.has_epochs();
+            s.limits.hasty_kernel = is_hasty(&rustix::system::uname().release().to_string_lossy());
+        });
         self.note
             .lost
             .lock()
@@ -209,5 +223,21 @@ impl Drop for Note {
         // Without it, health sees by the pid that the mount has ended.
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_file(self.path.with_extension("sock"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: releases of the kernel are told apart by number, whatever a distribution puts behind it.
+    #[test]
+    fn hasty_kernels() {
+        for hasty in ["6.19.14", "7.0.13-amd64", "7.1.0-rc3", "7", "", "next"] {
+            assert!(is_hasty(hasty), "{hasty}");
+        }
+        for patient in ["6.16.12", "6.18.44+deb13-amd64", "7.2.13", "7.10.1", "8.0"] {
+            assert!(!is_hasty(patient), "{patient}");
+        }
     }
 }

@@ -92,8 +92,10 @@ impl MountPages {
         let (held, counts, spared, bytes) = self.hands.shared.with(|shared| {
             (shared.leases.count(), shared.leases.counts(), shared.spared, shared.names.bytes())
         });
-        let (told, lost_looks) =
-            self.hands.shared.with(|shared| (shared.kernel.counts().1, shared.kernel.lost()));
+        let ((_, told), lost_looks, (names, bumps, waits)) = self
+            .hands
+            .shared
+            .with(|shared| (shared.kernel.counts(), shared.kernel.lost(), shared.kernel.names.counts()));
         let name = "skep_mount_answered_from_memory_total";
         let mut family = out.family(name, Kind::Counter, "Questions that no server was asked, by what for.");
         for (what, value) in [
@@ -114,6 +116,11 @@ impl MountPages {
         let lapses = "How often all leases of a server ended at once.";
         show("skep_mount_lapses_total", Kind::Counter, lapses, counts.lapses);
         show("skep_mount_told", Kind::Gauge, "Inodes for which the kernel may answer.", told as u64);
+        show("skep_mount_told_names", Kind::Gauge, "Names that the kernel may use.", names as u64);
+        let help = "How often the kernel had to drop all names, for a directory was in use.";
+        show("skep_mount_epoch_bumps_total", Kind::Counter, help, bumps);
+        let help = "How often a change waited for the validity of a name.";
+        show("skep_mount_name_waits_total", Kind::Counter, help, waits);
         let lost = "How often the kernel did not know for long what it had been given; 0 but for a bug.";
         show("skep_mount_looks_lost_total", Kind::Counter, lost, lost_looks);
     }

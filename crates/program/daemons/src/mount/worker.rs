@@ -12,7 +12,7 @@ use super::{locks, shown, special};
 use skep_base::config::mount::Io;
 use skep_client::state::Handle;
 use skep_client::{
-    Allocate, AttrsBy, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, Seek, Shown, XattrHow,
+    Allocate, AttrsBy, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, Seek, Shown, Valid, XattrHow,
 };
 use skep_fuse::{
     AttrReply, Context, CopyRange, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileLock,
@@ -162,29 +162,33 @@ fn give(value: &[u8], out: &mut [u8]) -> usize {
 
 async fn list<P: MountPort>(
     lane: &MountLane<P>,
-    fh: u64,
+    (dir, fh): (u64, u64),
     offset: u64,
     with_attr: bool,
     sink: &mut DirSink<'_>,
 ) -> Answer<()> {
-    let mut shown: Vec<Shown> = Vec::new();
+    let mut shown: Vec<(Box<[u8]>, Shown)> = Vec::new();
+    let tells = lane.tells();
     let mut take = |line: Listed<'_>| {
         let added = match line.attr {
-            Some(attr) => sink.add_plus(&entry(attr, 0), line.next, line.name),
+            Some(attr) => sink.add_plus(&entry(attr, Valid::default()), line.next, line.name),
             None => sink.add(line.ino.0, line.next, convert::kind(line.kind), line.name),
         };
-        shown.extend(line.attr.filter(|_| added.is_ok()).map(Shown::from));
+        let told = line.attr.filter(|_| added.is_ok() && tells);
+        shown.extend(told.map(|attr| (line.name.into(), attr.into())));
         added.is_ok()
     };
     lane.readdir(fh, offset, with_attr, &mut take).await.map_err(errno)?;
     // Not before the reply is ready: servers may have been asked meanwhile.
-    sink.valid_for(lane.valid_for_each(&shown, AttrsBy::Look).into_iter().map(Duration::from_millis));
+    let valid = lane.lines_valid_for(Ino(dir), &shown).into_iter();
+    let time = |valid: Valid| (Duration::from_millis(valid.name), Duration::from_millis(valid.attributes));
+    sink.valid_for(valid.map(time));
     Ok(())
 }
 
 /// A name for the kernel, and what it leads to.
-fn named<P: MountPort>(lane: &MountLane<P>, attr: &Attr, by: AttrsBy) -> Entry {
-    entry(attr, lane.valid_for(attr, by))
+fn named<P: MountPort>(lane: &MountLane<P>, (parent, name): (u64, &[u8]), attr: &Attr, by: AttrsBy) -> Entry {
+    entry(attr, lane.name_valid_for(Ino(parent), name, attr, by))
 }
 
 impl<P: MountPort> Filesystem for Worker<P> {
@@ -204,12 +208,12 @@ impl<P: MountPort> Filesystem for Worker<P> {
         release_all(lane, over).await;
         if !missed {
             let attr = lane.lookup(Ino(parent), name).await.map_err(errno)?;
-            return Ok(named(lane, &attr, AttrsBy::Look));
+            return Ok(named(lane, (parent, name), &attr, AttrsBy::Look));
         }
         let (attr, held) = Box::pin(lane.lookup_to_open(Ino(parent), name)).await.map_err(errno)?;
         let over = held.and_then(|handle| self.manner.misses.hold(cx.pid, handle));
         release_all(lane, over).await;
-        Ok(named(lane, &attr, AttrsBy::Look))
+        Ok(named(lane, (parent, name), &attr, AttrsBy::Look))
     }
 
     async fn forget(&self, forgets: Forgets<'_>) {
@@ -262,7 +266,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let new = NewNode { kind, mode: mode & 0o7777, umask: cx.umask, uid: cx.uid, gid: cx.gid, rdev };
         let lane = self.begin(cx)?;
         let attr = lane.make_node(Ino(parent), name, new).await.map_err(errno)?;
-        Ok(named(lane, &attr, AttrsBy::Made))
+        Ok(named(lane, (parent, name), &attr, AttrsBy::Made))
     }
 
     async fn mkdir(&self, cx: &Context<'_>, parent: u64, name: &[u8], mode: u32) -> Answer<Entry> {
@@ -270,7 +274,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let new = NewNode { kind: Kind::Dir, mode, umask, uid: cx.uid, gid: cx.gid, rdev: 0 };
         let lane = self.begin(cx)?;
         let attr = lane.make_node(Ino(parent), name, new).await.map_err(errno)?;
-        Ok(named(lane, &attr, AttrsBy::Made))
+        Ok(named(lane, (parent, name), &attr, AttrsBy::Made))
     }
 
     async fn unlink(&self, cx: &Context<'_>, parent: u64, name: &[u8]) -> Answer<()> {
@@ -284,7 +288,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
     async fn symlink(&self, cx: &Context<'_>, parent: u64, name: &[u8], target: &[u8]) -> Answer<Entry> {
         let lane = self.begin(cx)?;
         let attr = lane.symlink(Ino(parent), name, target, cx.uid, cx.gid).await.map_err(errno)?;
-        Ok(named(lane, &attr, AttrsBy::Made))
+        Ok(named(lane, (parent, name), &attr, AttrsBy::Made))
     }
 
     async fn rename(&self, cx: &Context<'_>, from: (u64, &[u8]), to: (u64, &[u8]), bits: u32) -> Answer<()> {
@@ -298,7 +302,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
     async fn link(&self, cx: &Context<'_>, ino: u64, parent: u64, name: &[u8]) -> Answer<Entry> {
         let lane = self.begin(cx)?;
         let attr = lane.link(Ino(ino), Ino(parent), name).await.map_err(errno)?;
-        Ok(named(lane, &attr, AttrsBy::Made))
+        Ok(named(lane, (parent, name), &attr, AttrsBy::Made))
     }
 
     async fn open(&self, cx: &Context<'_>, ino: u64, request: &OpenRequest) -> Answer<Opened> {
@@ -327,7 +331,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let created = lane.create_after_look(Ino(parent), name, create, how).await;
         self.open_answered(cx, lane, &created).await;
         let file = created.map_err(errno)?;
-        Ok((named(lane, &file.attr, AttrsBy::Made), self.opened(lane, &file, request.flags)))
+        Ok((named(lane, (parent, name), &file.attr, AttrsBy::Made), self.opened(lane, &file, request.flags)))
     }
 
     async fn tmpfile(
@@ -339,7 +343,8 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let lane = self.begin(cx)?;
         let how = how(request.flags, request.kill_suidgid);
         let file = lane.create_temp(Ino(parent), create_how(cx, request), how).await.map_err(errno)?;
-        Ok((named(lane, &file.attr, AttrsBy::Made), self.opened(lane, &file, request.flags)))
+        let attributes = lane.valid_for(&file.attr, AttrsBy::Made);
+        Ok((entry(&file.attr, Valid { name: 0, attributes }), self.opened(lane, &file, request.flags)))
     }
 
     async fn read(
@@ -391,23 +396,23 @@ impl<P: MountPort> Filesystem for Worker<P> {
     async fn readdir(
         &self,
         cx: &Context<'_>,
-        _ino: u64,
+        ino: u64,
         fh: u64,
         offset: u64,
         sink: &mut DirSink<'_>,
     ) -> Answer<()> {
-        list(self.begin(cx)?, fh, offset, false, sink).await
+        list(self.begin(cx)?, (ino, fh), offset, false, sink).await
     }
 
     async fn readdirplus(
         &self,
         cx: &Context<'_>,
-        _ino: u64,
+        ino: u64,
         fh: u64,
         offset: u64,
         sink: &mut DirSink<'_>,
     ) -> Answer<()> {
-        list(self.begin(cx)?, fh, offset, true, sink).await
+        list(self.begin(cx)?, (ino, fh), offset, true, sink).await
     }
 
     async fn releasedir(&self, cx: &Context<'_>, _ino: u64, request: &ReleaseRequest) -> Answer<()> {

@@ -70,6 +70,7 @@ mod tests {
     fn mounts() {
         let mounts = [("/", 999), ("/data", 998)].map(|(point, number)| MountEntry {
             id: 1,
+            parent: 0,
             device: rustix::fs::makedev(number, 1),
             point: point.into(),
             kind: "xfs".into(),

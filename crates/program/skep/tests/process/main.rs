@@ -34,6 +34,7 @@ mod mapped;
 mod metas;
 mod moves;
 mod nameless;
+mod names;
 mod opens;
 mod pages;
 mod places;

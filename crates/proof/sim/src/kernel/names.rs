@@ -79,6 +79,15 @@ impl Names {
         }
     }
 
+    /// The second for which names may be valid after a sleep (promises) is over at once here.
+    pub(super) fn slept(&mut self) {
+        self.all.values_mut().for_each(|dentry| dentry.valid_until = 0);
+    }
+
+    pub(super) fn has_mounts(&self) -> bool {
+        !self.mounts.is_empty()
+    }
+
     pub(super) fn drop_name(&mut self, dir: Ino, name: &[u8]) -> bool {
         let id = self.id(dir, name);
         id.into_iter().for_each(|id| self.invalidate(id));

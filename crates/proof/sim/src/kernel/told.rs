@@ -1,7 +1,10 @@
 //! What a mount tells its kernel by itself.
 
+use super::locks::Ticket;
 use super::{Kernel, Release};
+use crate::hub::LaneId;
 use skep_types::Ino;
+use std::collections::BTreeMap;
 
 /// What a notification returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +14,26 @@ pub enum Told {
     Enoent,
     /// It is not done before somebody else has: a page is locked, or the directory.
     Waits,
+}
+
+/// Of a thread that drops a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NoticeId(u64);
+
+#[derive(Debug)]
+struct Notice {
+    id: NoticeId,
+    dir: Ino,
+    name: Vec<u8>,
+    ticket: Ticket,
+}
+
+/// Threads of a mount that drop names, each waiting for the lock of its directory, and what became of others.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    waiting: Vec<Notice>,
+    done: BTreeMap<NoticeId, Told>,
+    last: u64,
 }
 
 impl Kernel {
@@ -46,6 +69,46 @@ impl Kernel {
         Told::Done
     }
 
+    /// A thread of the mount drops a name by INVAL_ENTRY. `Err`: what it returned at once.
+    pub fn notice(&mut self, dir: Ino, name: &[u8], lane: LaneId) -> Result<NoticeId, Told> {
+        match self.inval_entry(dir, name) {
+            Told::Waits => {
+                self.notices.last += 1;
+                let id = NoticeId(self.notices.last);
+                let ticket = self.locks.come(dir, true, lane);
+                self.notices.waiting.push(Notice { id, dir, name: name.to_vec(), ticket });
+                // Nobody else can have come to the lock by this.
+                self.run_notices();
+                Ok(id)
+            }
+            told => Err(told),
+        }
+    }
+
+    /// What became of it, once.
+    pub fn noticed(&mut self, id: NoticeId) -> Option<Told> {
+        self.notices.done.remove(&id)
+    }
+
+    /// Somebody gives the lock of a directory back: who has it now that did not have it before.
+    pub fn leaves(&mut self, dir: Ino, ticket: Ticket) -> Vec<LaneId> {
+        let mut next = self.locks.leave(dir, ticket);
+        next.extend(self.run_notices());
+        next
+    }
+
+    fn run_notices(&mut self) -> Vec<LaneId> {
+        let mut next = Vec::new();
+        let has_lock = |k: &Self| k.notices.waiting.iter().position(|n| k.locks.has(n.dir, n.ticket));
+        while let Some(at) = has_lock(self) {
+            let Notice { id, dir, name, ticket } = self.notices.waiting.remove(at);
+            let told = self.inval_entry_locked(dir, &name);
+            self.notices.done.insert(id, told);
+            next.extend(self.locks.leave(dir, ticket));
+        }
+        next
+    }
+
     /// INC_EPOCH: takes no lock (K8). `false`: not known.
     pub fn inc_epoch(&mut self) -> bool {
         if self.release.has_epoch() {
@@ -59,7 +122,6 @@ impl Kernel {
 mod tests {
     use super::super::{Found, Look};
     use super::*;
-    use crate::hub::LaneId;
 
     const DIR: Ino = Ino(1);
     const INO: Ino = Ino(7);
@@ -92,6 +154,27 @@ mod tests {
             assert!(kernel.revalidated(id, Some(INO), 100, 200), "who asked goes on with it");
             assert_eq!(kernel.look(DIR, b"a", 200, false), Look::Unknown, "nobody else does");
         }
+    }
+
+    /// Goal: a thread of the mount drops a name when it has the lock, which goes on to who comes behind it.
+    #[test]
+    fn notices_wait_for_the_lock() {
+        let mut kernel = with_dir(Release::Common);
+        kernel.looked(DIR, b"a", (Some(INO), false), 100, kernel.asks(), 0);
+        let lane = |lane| LaneId { life: 1, lane };
+        let held = kernel.locks().come(DIR, true, lane(0));
+        let id = kernel.notice(DIR, b"a", lane(9)).unwrap();
+        assert_eq!(kernel.noticed(id), None);
+        assert_eq!(kernel.look(DIR, b"a", 100, false), Look::Valid(Some(INO)));
+        let behind = kernel.locks().come(DIR, true, lane(1));
+        assert!(kernel.leaves(DIR, held).contains(&lane(1)));
+        assert_eq!((kernel.noticed(id), kernel.noticed(id)), (Some(Told::Done), None));
+        assert!(kernel.locks().has(DIR, behind));
+        assert_eq!(kernel.look(DIR, b"a", 100, false), Look::Unknown);
+        assert!(kernel.leaves(DIR, behind).is_empty());
+        let id = kernel.notice(DIR, b"a", lane(9)).unwrap();
+        assert_eq!(kernel.noticed(id), Some(Told::Enoent));
+        assert_eq!(kernel.notice(Ino(99), b"a", lane(9)), Err(Told::Enoent));
     }
 
     /// Goal: attributes go while a page is locked, which only its dropping waits for; without pages nothing does (K9).

@@ -56,7 +56,7 @@ impl Vfs {
                 true => self.lane.create_after_look(dir, name, create, how).await?,
                 false => self.lane.create(dir, name, create, how).await?,
             };
-            let valid = self.attributes_valid(&opened.attr, AttrsBy::Made);
+            let valid = self.entry_valid(dir, name, &opened.attr, AttrsBy::Made);
             Ok((opened, valid))
         };
         let (opened, valid) = self.ask(question).await?;
@@ -88,7 +88,7 @@ impl Vfs {
         let asked = self.kernel(|k| k.asks());
         let question = async {
             let attr = question.await?;
-            let valid = self.attributes_valid(&attr, AttrsBy::Made);
+            let valid = self.entry_valid(dir, name, &attr, AttrsBy::Made);
             Ok((attr, valid))
         };
         let (attr, valid) = self.ask(question).await?;
@@ -115,7 +115,9 @@ impl Vfs {
     pub async fn remove(&self, name: &[u8], is_dir: bool) -> Result<(), Errno> {
         let dir = self.walk().await?;
         let held = self.lock(dir, true).await;
-        let gone = match self.component(dir, name, LOCKED).await {
+        let found = self.component(dir, name, LOCKED).await;
+        self.kernel(|k| k.changes(dir, &[name], true));
+        let gone = match found {
             Ok(None) => Err(Errno::ENOENT),
             Ok(Some(_)) if is_dir => self.ask(self.lane.rmdir(dir, name)).await,
             Ok(Some(_)) => self.ask(self.lane.unlink(dir, name)).await,
@@ -126,6 +128,7 @@ impl Vfs {
             Err(Errno::ENOENT | Errno::EINTR) => self.kernel(|k| k.doubted(dir, name)),
             Err(_) => {}
         }
+        self.kernel(|k| k.changes(dir, &[name], false));
         self.unlock(dir, held);
         gone
     }
@@ -143,6 +146,7 @@ impl Vfs {
             }),
             Err(_) => {}
         }
+        self.kernel(|k| k.changes(dir, &[from, to], false));
         self.unlock(dir, held);
         moved
     }
@@ -157,6 +161,7 @@ impl Vfs {
             // The kernel asks nobody where both are one inode; here they may have been so one after the other only.
             _ => {}
         }
+        self.kernel(|k| k.changes(dir, &[from, to], true));
         self.ask(self.lane.rename(dir, from, dir, to, how)).await
     }
 

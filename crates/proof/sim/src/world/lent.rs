@@ -8,7 +8,8 @@ use crate::hub::{Hub, LaneId};
 /// Every so many events.
 const EACH: u64 = 4;
 /// A recall is confirmed within so many milliseconds of its server, when all is calm for longer.
-const CONFIRMED_MS: u64 = 1_200;
+/// (Names in it may have to be waited for: those that are valid, for a second and a quarter.)
+const CONFIRMED_MS: u64 = 2_600;
 const CALM_FOR_MS: u64 = 3_000;
 
 impl World {

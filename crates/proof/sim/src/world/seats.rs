@@ -82,6 +82,9 @@ impl World {
             let hub = &mut *self.hub.borrow_mut();
             hub.lending.limit_mount(&mut limits, &mut hub.rng);
             limits.old_kernel = hub.hosts.release(Hub::host_of(life)) == Release::Old;
+            // Without the locks of directories nothing could tell what is applied later.
+            limits.names = hub.locks_dirs && !limits.old_kernel;
+            limits.hasty_kernel = hub.hosts.release(Hub::host_of(life)) == Release::Hasty;
         }
         let shared = Rc::new(RefCell::new(Shared::new(limits)));
         let books = {

@@ -1,8 +1,8 @@
 //! The hands of one thread of the load: blocking connections of its own to each server, by the real protocol.
 
-use skep_client::{Answer, Call, Cell, MGMTD, Outcome, Port, Shared};
+use skep_client::{Answer, Call, Cell, Dropped, MGMTD, Outcome, Port, Shared};
 use skep_net::{Endpoint, Keyring, Link};
-use skep_types::{Incarnation, Millis, NodeId, Role, Timestamp, Uuid};
+use skep_types::{Incarnation, Ino, Millis, NodeId, Role, Timestamp, Uuid};
 use skep_wire::{Header, Hello, Status};
 use std::cell::{Cell as Local, RefCell};
 use std::collections::BTreeMap;
@@ -126,6 +126,14 @@ impl OwnLinks {
 }
 
 impl Port for OwnLinks {
+    type Notice = ();
+
+    fn drop_name(&self, _: Ino, _: &[u8]) {}
+
+    async fn noticed(&self, (): &(), _: u64) -> Dropped {
+        Dropped::Done
+    }
+
     async fn call(&self, calls: &mut [Call<'_>]) {
         for call in calls {
             call.outcome = self.one(call);

@@ -43,6 +43,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if let Some(known) = self.known_attr(ino) {
             return Ok(known);
         }
+        if let Some(attr) = self.attr_by_name(ino).await {
+            return Ok(attr);
+        }
         match self.ask_attr(ino).await {
             Ok(AttrReply { attr, live }) => self.shown(attr, live).await,
             Err(refusal) if is_gone(refusal.status) => {
@@ -51,6 +54,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Err(refusal) => Err(refusal),
         }
+    }
+
+    /// The same of a file whose name the kernel does not ask for, by that name: the answer is covered, and the next look need not
+    /// ask. If it leads elsewhere by now, or nobody says, the inode is asked for.
+    async fn attr_by_name(&self, ino: Ino) -> Option<Attr> {
+        let (dir, name) = self.shared.with(|s| s.name_told_of(ino, self.port.boot()))?;
+        Box::pin(self.find(dir, &name)).await.ok().filter(|attr| attr.ino == ino)
     }
 
     /// What the shard says of an inode.

@@ -39,7 +39,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(attr)
     }
 
-    async fn find(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Refusal> {
+    /// The same as of no moment in particular.
+    pub(crate) async fn find(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Refusal> {
         match bytes {
             b"." => self.fresh_attr(parent).await,
             b".." => {

@@ -34,7 +34,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         // Others may wait for it.
         let has_told = self.heard_within(EVENTS_HELD_MS, self.report_leases(node)).await;
         let wait_ms = if has_told { wait_ms } else { wait_ms.min(EVENTS_SOON_MS) };
+        // What waits for names is to be said when those are over.
+        let now = self.port.boot();
+        let names = self.shared.with(|s| s.names_wait_for(node, now));
+        let wait_ms = names.map_or(wait_ms, |ms| wait_ms.min(ms));
         let Some(question) = self.shared.with(|s| s.question_of_ear(node, wait_ms)) else {
+            // Whatever else is to be said, it cannot be now.
+            self.port.pause(names.unwrap_or(1).min(EVENTS_SOON_MS)).await;
             return if has_told { Ok(()) } else { Err(Status::NOT_READY) };
         };
         let reply = self.heard_within(question.1.wait_ms, self.once(self.asking_events(&question))).await;

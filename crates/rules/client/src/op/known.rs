@@ -349,7 +349,7 @@ impl Shared {
 
     /// The lease on a directory is not needed any more, as soon as the kernel uses nothing that it covers.
     fn give_back(&mut self, dir: Ino) {
-        self.kernel.drop_all_soon(dir);
+        self.kernel.drop_all_soon(dir, false);
         self.leases.give_back(dir);
     }
 

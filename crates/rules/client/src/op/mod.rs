@@ -63,7 +63,7 @@ pub use lost::LostChunk;
 pub use open::{CreateHow, OpenHow, Opened};
 pub use rename::RenameHow;
 pub use seek::Seek;
-pub use told::Shown;
+pub use told::{Shown, Valid};
 pub use write::WriteHow;
 pub use xattr::XattrHow;
 

@@ -62,7 +62,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         });
         // Others see the change before its answer comes. A program that was killed meanwhile changes nothing.
-        if !told.is_empty() && !Box::pin(self.untell(told)).await {
+        let is_dropped = told.is_empty() || Box::pin(self.untell(told)).await;
+        if !is_dropped || !self.moves_names(&change, job).await {
             job.settled = Some(Err(Errno::EINTR.into()));
         }
         Some(change)
@@ -107,10 +108,13 @@ impl Shared {
     /// What those shards are to hear that `node` leads.
     pub(crate) fn take_lease_reports(&mut self, node: NodeId, now: Millis) -> Vec<(ShardId, Recalled)> {
         let Self { map, leases, kernel, limits, .. } = self;
-        leases.take_reports(node, |shard, unclean_until| {
+        kernel.end_waits(now);
+        let confirms_first = limits.canary_confirms_first;
+        let is_told = |shard, unclean_until| {
             let is_dropped = kernel.is_clear(shard) && unclean_until <= now;
-            map.leader(shard) == Some(node) && (is_dropped || limits.canary_confirms_first)
-        })
+            map.leader(shard) == Some(node) && (is_dropped || confirms_first)
+        };
+        leases.take_reports(node, is_told, |dir| kernel.waits_in(dir) && !confirms_first)
     }
 
     /// Servers whose shards are to hear something.
@@ -128,6 +132,7 @@ impl Shared {
             (RecallKind::Name, Some(name), entry) => {
                 self.names.forget_name(recall.ino, name.as_bytes());
                 self.kernel.drop_soon(recall.ino, now);
+                self.kernel.drop_name_soon(recall.ino, name.as_bytes(), now);
                 entry.into_iter().for_each(|entry| self.forget_told(entry, now));
             }
             (RecallKind::Entry, _, Some(entry)) => self.forget_told(entry, now),
@@ -137,7 +142,7 @@ impl Shared {
                 self.names.forget_parts(recall.ino);
             }
             _ => {
-                self.kernel.drop_all_soon(recall.ino);
+                self.kernel.drop_all_soon(recall.ino, true);
                 self.names.forget_dir(recall.ino);
                 // Which entries it covers is not looked for.
                 self.acls.forget_shard(recall.shard);
@@ -160,7 +165,7 @@ impl Shared {
         for at in [0, 1] {
             if let (Found::Unknown, Some((dir, name))) = (&known[at], &change.names[at]) {
                 told.extend(self.kernel.take_under(*dir, now));
-                // A directory has a lease of its own; the look-up just before said which one it is.
+                // A directory has a lease of its own; a look-up said which one it is.
                 let looked_up = self.ghosts.was_seen(*dir, name);
                 told.extend(looked_up.filter(|ino| self.kernel.take(*ino, now)));
             }

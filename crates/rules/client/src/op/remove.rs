@@ -25,6 +25,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn rmdir(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
         let result = async {
             let message = RemoveDir { parent, name: name(bytes)? };
+            self.see(parent, bytes).await;
             let job = self.changing(parent, &message).naming(parent, bytes);
             let (done, told) = self.settle_told(job).await;
             done?;

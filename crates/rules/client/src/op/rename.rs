@@ -39,6 +39,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if parent.shard() != to_parent.shard() {
                 return Err(self.too_far("rename", parent.shard(), to_parent.shard()));
             }
+            self.see(parent, from).await;
+            self.see(to_parent, to).await;
             let RenameHow { no_replace, exchange } = how;
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
             let job = self.changing(parent, &message).and_of(to_parent);
@@ -48,11 +50,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let names = (!exchange).then_some([from, to]);
             self.moved_name([Some(parent), Some(to_parent)], names, told.as_deref());
             self.shared.with(|s| {
-                s.ghosts.moved(parent, from);
-                match exchange {
-                    true => s.ghosts.moved(to_parent, to),
-                    false => s.ghosts.removed(to_parent, to),
+                if !exchange {
+                    s.ghosts.removed(to_parent, to);
                 }
+                s.ghosts.moved((parent, from), (to_parent, to));
             });
             Ok(())
         };

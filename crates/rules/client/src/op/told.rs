@@ -1,13 +1,17 @@
-//! For how long the kernel may use the attributes of a reply, and how it comes to drop them: before a shard hears that nobody uses
-//! them, and before this mount changes them itself. See `docs/design/leases.md`, section 7.
+//! For how long the kernel may use what a reply says, and how it comes to drop that: before a shard hears that nobody uses it, and
+//! before this mount changes it itself. See `docs/design/leases.md`, section 7.
 
+mod drops;
+
+use crate::job::Job;
 use crate::lane::Lane;
-use crate::limits::{DROPS_AT_ONCE, LINES_AT_ONCE, OLD_LOOK_MS, UNKNOWN_PATIENCE_MS, VALIDITY_MARGIN_MS};
-use crate::port::{Cell, Dropped, Port};
-use crate::state::{AttrsBy, Shared};
-use alloc::collections::BTreeSet;
+use crate::limits::{DROPS_AT_ONCE, LINES_AT_ONCE, OLD_LOOK_MS, VALIDITY_MARGIN_MS};
+use crate::port::{Cell, Port};
+use crate::state::{AttrsBy, Change, Found, Inode, LeadsTo, Shared};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Attr, Ino, Kind, Millis, NodeId, ShardId};
+use skep_types::{Attr, Ino, Kind, Millis};
 
 /// What tells the attributes of a reply from newer ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,24 +27,82 @@ impl From<&Attr> for Shown {
     }
 }
 
+/// For how many milliseconds the kernel may use a name, and the attributes beside it, without asking.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Valid {
+    pub name: u64,
+    pub attributes: u64,
+}
+
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// A reply with these attributes goes to the kernel now: for how many milliseconds it may use them without asking.
+    /// May the kernel be told to use anything without asking?
+    pub fn tells(&self) -> bool {
+        self.tells
+    }
+
+    /// A reply with these attributes goes to the kernel now: for how many milliseconds it may use them.
     pub fn valid_for(&self, attr: &Attr, by: AttrsBy) -> u64 {
         let now = self.port.boot();
         if self.tells { self.shared.with(|s| s.valid_for(&attr.into(), by, now)) } else { 0 }
     }
 
-    /// The same of a reply with the attributes of several.
-    pub fn valid_for_each(&self, shown: &[Shown], by: AttrsBy) -> Vec<u64> {
+    /// The same of one that says that this name leads to them.
+    pub fn name_valid_for(&self, dir: Ino, name: &[u8], attr: &Attr, by: AttrsBy) -> Valid {
+        if !self.tells {
+            return Valid::default();
+        }
+        let now = self.port.boot();
+        self.shared.with(|s| Valid {
+            name: s.name_valid_for((dir, name), attr.ino, now),
+            attributes: s.valid_for(&attr.into(), by, now),
+        })
+    }
+
+    /// The same of a part of the listing of `dir`.
+    pub fn lines_valid_for(&self, dir: Ino, lines: &[(Box<[u8]>, Shown)]) -> Vec<Valid> {
         if !self.tells {
             return Vec::new();
         }
-        let mut all = Vec::with_capacity(shown.len());
-        for shown in shown.chunks(LINES_AT_ONCE) {
+        let mut all = Vec::with_capacity(lines.len());
+        for lines in lines.chunks(LINES_AT_ONCE) {
             let now = self.port.boot();
-            self.shared.with(|s| all.extend(shown.iter().map(|shown| s.valid_for(shown, by, now))));
+            self.shared.with(|s| {
+                all.extend(lines.iter().map(|(name, shown)| Valid {
+                    name: s.name_valid_for((dir, name), shown.ino, now),
+                    attributes: s.valid_for(shown, AttrsBy::Look, now),
+                }));
+            });
         }
         all
+    }
+
+    /// A directory may go by this name, or move, and the kernel need not have asked for it just before: which one it is has to be
+    /// known.
+    pub(crate) async fn see(&self, dir: Ino, name: &[u8]) {
+        let now = self.port.boot();
+        if self.tells && self.shared.with(|s| s.is_unseen(dir, name, now)) {
+            // If it cannot be, the change fails as well, or finds nothing.
+            let _ = self.find(dir, name).await;
+        }
+    }
+
+    /// A rename is about to be sent, with which the kernel moves names, and for how long they are valid. One may come to where it
+    /// would not be told: another change of that name may be made (this mount is told of none of its own), or no lease is on the
+    /// directory; from there to here names are not told from then on. So it is sent when the validity is over. `false`: nobody
+    /// waits any more.
+    pub(crate) async fn moves_names(&self, change: &Change, job: &Job<'_>) -> bool {
+        let [Some((dir, name)), Some((to_dir, to))] = &change.names else { return true };
+        if !self.tells || !job.takes_names() {
+            return true;
+        }
+        let (from, to) = ((*dir, &**name), (*to_dir, &**to));
+        while let Some(until) = self.shared.with(|s| s.moves_names(from, to, self.port.boot())) {
+            if self.port.cancelled() {
+                return false;
+            }
+            self.port.pause(until.since(self.port.boot()).max(1)).await;
+        }
+        true
     }
 
     /// This mount is about to change these, or has changed them beside what it named. `false`: they are not dropped, and nobody waits
@@ -74,92 +136,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.untell(Vec::from([ino])).await;
         }
     }
-
-    /// Has the kernel drop all that it is to drop: this mount stood still, and its servers need not answer for that.
-    pub async fn drop_all_told(&self) {
-        for node in self.shared.with(|s| s.nodes_to_drop().collect::<BTreeSet<_>>()) {
-            self.drop_told(node).await;
-        }
-    }
-
-    /// Has the kernel drop what it is to drop of shards of `node`. `false`: something is left.
-    pub(crate) async fn drop_told(&self, node: NodeId) -> bool {
-        loop {
-            let (drops, has_more) = self.shared.with(|s| s.next_drops(node, self.port.boot()));
-            if drops.is_empty() && !has_more {
-                // Somebody else may be at some.
-                return self.shared.with(|s| s.nodes_to_drop().all(|other| other != node));
-            }
-            if !self.drop_batch(drops).await {
-                return false;
-            }
-            if has_more {
-                // Others have something to hear as well.
-                self.port.pause(1).await;
-            }
-        }
-    }
-
-    /// Those that the kernel does not know are waited for together, and for a moment only: others have something to hear.
-    async fn drop_batch(&self, mut drops: Vec<Ino>) -> bool {
-        let since = self.port.now();
-        loop {
-            drops.retain(|ino| {
-                let is_dropped = self.is_dropped(*ino) == Tried::Dropped;
-                if is_dropped {
-                    self.shared.with(|s| s.kernel.took(*ino, true));
-                }
-                !is_dropped
-            });
-            if drops.is_empty() {
-                return true;
-            }
-            if self.port.cancelled() || self.port.now().since(since) >= UNKNOWN_PATIENCE_MS {
-                self.shared.with(|s| drops.iter().for_each(|ino| s.kernel.took(*ino, false)));
-                return false;
-            }
-            self.port.pause(1).await;
-        }
-    }
-
-    /// Waits until it is dropped. `false`: nobody waits any more.
-    async fn has_dropped(&self, ino: Ino) -> bool {
-        loop {
-            match self.is_dropped(ino) {
-                Tried::Dropped => return true,
-                Tried::Failed => return false,
-                Tried::Unknown if self.port.cancelled() => return false,
-                Tried::Unknown => self.port.pause(1).await,
-            }
-        }
-    }
-
-    /// One that the kernel does not know it may come to have by a reply that it has not looked at: until it has, or has forgotten
-    /// it, or what was told is over.
-    fn is_dropped(&self, ino: Ino) -> Tried {
-        let dropped = self.port.drop_attributes(ino);
-        if dropped == Dropped::Done {
-            return Tried::Dropped;
-        }
-        let now = self.port.boot();
-        let is_over = self.shared.with(|s| {
-            let is_gone = dropped == Dropped::Unknown && s.kernel.is_gone(ino, now);
-            is_gone || !s.kernel.uses(ino, now) || s.limits.canary_unknown_is_gone
-        });
-        match dropped {
-            _ if is_over => Tried::Dropped,
-            Dropped::Failed => Tried::Failed,
-            _ => Tried::Unknown,
-        }
-    }
-}
-
-/// What came of one try to have something dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tried {
-    Dropped,
-    Unknown,
-    Failed,
 }
 
 impl Shared {
@@ -167,6 +143,69 @@ impl Shared {
     pub fn unmounted(&mut self) {
         self.kernel.unmounted();
         self.leases.all_is_cleaned();
+    }
+
+    /// A removed directory, or one that moves, would not be known by this name that the kernel may use.
+    fn is_unseen(&mut self, dir: Ino, name: &[u8], now: Millis) -> bool {
+        if !self.kernel.names.uses(dir, name, now) || self.ghosts.was_seen(dir, name).is_some() {
+            return false;
+        }
+        let era = self.leases.believes(dir, now);
+        let known = era.map_or(Found::Unknown, |era| self.names.find(dir, era, name));
+        !matches!(known, Found::There(_, kind, _) if kind != Kind::Dir)
+    }
+
+    /// Takes it down that names take their validity along; `Some`: not before then.
+    fn moves_names(&mut self, from: (Ino, &[u8]), to: (Ino, &[u8]), now: Millis) -> Option<Millis> {
+        let until = [(from, to), (to, from)].map(|((dir, name), (other, other_name))| {
+            let (until, _) = self.kernel.names.valid_until(dir, name).filter(|(until, _)| *until > now)?;
+            let is_covered = self.leases.believes(other, now).is_some() && !self.kernel.is_leaving(other);
+            if !is_covered {
+                self.kernel.names.leave_leases(dir, now);
+            }
+            let is_told = is_covered
+                && self.kernel.names.may_tell(other, other_name)
+                && self.leases.own.is_only_change(other, other_name);
+            (!is_told).then_some(until)
+        });
+        let until = until.into_iter().flatten().max();
+        if until.is_none() {
+            self.kernel.names.moves(from, to);
+        }
+        until
+    }
+
+    /// A name by which a file can be asked for, so that the lease on its directory covers what the answer says: the kernel does not
+    /// ask for that name as long as it is valid.
+    pub(crate) fn name_told_of(&self, ino: Ino, now: Millis) -> Option<(Ino, Arc<[u8]>)> {
+        let is_written = |inode: &Inode| inode.writers > 0 || inode.opening > 0;
+        let may_be_covered = !self.inodes.get(ino).is_some_and(is_written);
+        self.kernel.names.of_file(ino, now).filter(|_| may_be_covered)
+    }
+
+    fn name_valid_for(&mut self, (dir, name): (Ino, &[u8]), ino: Ino, now: Millis) -> u64 {
+        self.kernel.names.sweep(now);
+        let era = if self.limits.names { self.leases.believes(dir, now) } else { None };
+        let Some(era) = era.filter(|_| self.leases.own.is_name_free(dir, name)) else { return 0 };
+        // The reply may be older.
+        let is_dir = match self.names.find(dir, era, name) {
+            Found::There(known, kind, _) if known == ino => kind == Kind::Dir,
+            _ => return 0,
+        };
+        if self.ghosts.get(dir).is_some() || !self.kernel.may_tell_name(dir, name) {
+            return 0;
+        }
+        let Some(left) = self.leases.tells(dir, now) else { return 0 };
+        if self.ghosts.was_seen(dir, name).is_some_and(|seen| seen != ino) {
+            self.ghosts.unseen(dir, name);
+        }
+        let ms = left.min(self.kernel.names.most(dir, now));
+        if ms == 0 {
+            return 0;
+        }
+        let until = now.plus(ms + VALIDITY_MARGIN_MS);
+        self.kernel.names.tells((dir, name), LeadsTo { ino, is_dir }, until);
+        ms
     }
 
     fn valid_for(&mut self, shown: &Shown, by: AttrsBy, now: Millis) -> u64 {
@@ -197,35 +236,6 @@ impl Shared {
         })
     }
 
-    /// The next inodes of shards of `node` whose attributes the kernel is to drop, and whether there may be more.
-    fn next_drops(&mut self, node: NodeId, now: Millis) -> (Vec<Ino>, bool) {
-        let Self { leases, kernel, .. } = self;
-        let ended: Vec<ShardId> =
-            leases.unclean().filter(|(_, of)| *of == node).map(|(shard, _)| shard).collect();
-        let others = kernel.shards().filter(|shard| leases.node_of(*shard).is_none_or(|of| of == node));
-        let shards: Vec<(ShardId, bool)> = others
-            .filter(|shard| !ended.contains(shard))
-            .map(|shard| (shard, false))
-            .chain(ended.iter().map(|shard| (*shard, true)))
-            .collect();
-        let (mut drops, mut steps) = (Vec::new(), DROPS_AT_ONCE);
-        for (shard, has_ended) in shards {
-            while let Some(ino) = kernel.next_drop(shard, has_ended, now, &mut steps) {
-                drops.push(ino);
-            }
-            if has_ended && steps > 0 && kernel.is_clear(shard) {
-                leases.is_cleaned(shard);
-            }
-        }
-        (drops, steps == 0)
-    }
-
-    /// Servers of whose shards the kernel is to drop something.
-    pub(crate) fn nodes_to_drop(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let queued = self.kernel.shards().filter_map(|shard| self.leases.node_of(shard));
-        queued.chain(self.leases.unclean().map(|(_, node)| node))
-    }
-
     /// What of these the kernel was told, for who has it dropped.
     pub(crate) fn take_told(&mut self, inos: impl IntoIterator<Item = Ino>, now: Millis) -> Vec<Ino> {
         inos.into_iter().filter(|ino| self.kernel.take(*ino, now)).collect()
@@ -234,3 +244,5 @@ impl Shared {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_names;

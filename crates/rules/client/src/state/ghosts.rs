@@ -2,7 +2,7 @@
 //!
 //! Linux lets a program stay in a removed directory: `fstat` works and shows no links, and its mode, owner and times can be
 //! set. The shard has forgotten it, so the mount answers. A removal names the directory by parent and name only; which
-//! inode that was, the look-up just before it told: names are not kept by the kernel, so there always is one.
+//! inode that was, the look-up before it told: the kernel's, or where that used the name without asking, the mount's own.
 
 use crate::limits::{DIRS_SEEN_MAX, GHOSTS_MAX};
 use alloc::boxed::Box;
@@ -46,8 +46,18 @@ impl Ghosts {
         }
     }
 
-    /// What was under this name has another.
-    pub fn moved(&mut self, parent: Ino, name: &[u8]) {
+    /// A rename: what was under each name is under the other now, if anything was.
+    pub fn moved(&mut self, one: (Ino, &[u8]), two: (Ino, &[u8])) {
+        let places = [one, two].map(|(parent, name)| -> Place { (parent, name.into()) });
+        let [moved, other] = [0, 1].map(|at| self.seen.take(&places[at]));
+        let [one, two] = places;
+        for (place, attr) in [(two, moved), (one, other)] {
+            attr.into_iter().for_each(|attr| self.seen.put(place.clone(), attr));
+        }
+    }
+
+    /// What is under this name is not known.
+    pub fn unseen(&mut self, parent: Ino, name: &[u8]) {
         self.seen.take(&(parent, name.into()));
     }
 
@@ -164,12 +174,18 @@ mod tests {
     fn a_directory_that_is_there_is_no_ghost() {
         let mut ghosts = Ghosts::default();
         ghosts.seen(Ino(1), b"a", &dir(5));
-        ghosts.moved(Ino(1), b"a");
+        ghosts.unseen(Ino(1), b"a");
         ghosts.seen(Ino(1), b"b", &dir(6));
         ghosts.seen(Ino(1), b"b", &attr(7, 1, 0));
         ghosts.removed(Ino(1), b"a");
         ghosts.removed(Ino(1), b"b");
         assert!([5, 6, 7].iter().all(|ino| ghosts.get(Ino(*ino)).is_none()));
+        ghosts.seen(Ino(1), b"c", &dir(8));
+        ghosts.moved((Ino(1), b"c"), (Ino(2), b"d"));
+        ghosts.removed(Ino(1), b"c");
+        assert!(ghosts.get(Ino(8)).is_none());
+        ghosts.removed(Ino(2), b"d");
+        assert!(ghosts.get(Ino(8)).is_some(), "by its new name");
     }
 
     /// Goal: it has the attributes that it had when it was seen last, and takes others.

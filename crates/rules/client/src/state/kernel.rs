@@ -1,11 +1,16 @@
-//! What the kernel may use without asking: attributes that it was given with a validity. And what it is to drop of them before a
-//! shard hears that nobody uses it. See `docs/design/leases.md`, section 7.
+//! What the kernel may use without asking: attributes and names that it was given with a validity. And what it is to drop of them
+//! before a shard hears that nobody uses it. See `docs/design/leases.md`, section 7.
 //!
 //! An inode counts as told until the validity of the newest such answer is over, or the kernel has dropped it. While it is to be
 //! dropped, it is told nothing.
 
+mod names;
+
+pub use names::{LeadsTo, NameDrop, ToldNames};
+
 use crate::limits::{LATE_MS, LOOKS_LOST_MS};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Ino, Millis, ShardId};
 
@@ -42,10 +47,42 @@ struct Node {
 #[derive(Debug, Default)]
 struct Drops {
     inodes: VecDeque<Ino>,
+    names: VecDeque<NameDrop>,
     /// And all that was told under these leases.
-    leases: BTreeSet<Ino>,
+    leases: BTreeMap<Ino, Leaving>,
     /// Somebody is at so many.
     taken: usize,
+    /// Names in these directories are not dropped: until then they may be used.
+    late: BTreeMap<Ino, Millis>,
+}
+
+/// Of a lease that ends: what is left to drop.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// The names as well, ...
+    takes_names: bool,
+    /// ... those behind this one.
+    after: Option<Arc<[u8]>>,
+}
+
+impl Drops {
+    fn is_empty(&self) -> bool {
+        self.inodes.is_empty() && self.names.is_empty() && self.leases.is_empty() && self.taken == 0
+    }
+}
+
+/// One thing that the kernel is to drop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Drop {
+    Attributes(Ino),
+    Name(NameDrop),
+}
+
+impl Drop {
+    /// See [`NameDrop::with_lease`].
+    pub fn goes_with_lease(&self) -> bool {
+        matches!(self, Self::Name(NameDrop { with_lease: true, .. }))
+    }
 }
 
 /// Steps towards what is long over, each time that something is told.
@@ -54,6 +91,7 @@ const OVER_AT_ONCE: usize = 2;
 /// The kernel above a mount.
 #[derive(Debug, Default)]
 pub struct Kernel {
+    pub names: ToldNames,
     nodes: BTreeMap<Ino, Node>,
     /// Those told, each behind the directory whose lease covers it.
     under: BTreeSet<(Ino, Ino)>,
@@ -88,9 +126,18 @@ impl Kernel {
 
     /// May a reply make its attributes valid?
     pub fn may_tell(&self, ino: Ino, lease: Ino, by: AttrsBy) -> bool {
-        let is_leaving = self.drops.get(&lease.shard()).is_some_and(|drops| drops.leases.contains(&lease));
         let node_may = |node: &Node| node.dropping == 0 && !(node.lost_a_name && by == AttrsBy::Look);
-        by != AttrsBy::Made && !is_leaving && self.nodes.get(&ino).is_none_or(node_may)
+        by != AttrsBy::Made && !self.is_leaving(lease) && self.nodes.get(&ino).is_none_or(node_may)
+    }
+
+    /// May it make a name valid?
+    pub fn may_tell_name(&self, dir: Ino, name: &[u8]) -> bool {
+        !self.is_leaving(dir) && self.names.may_tell(dir, name)
+    }
+
+    /// Is what the lease on a directory covers about to be dropped?
+    pub fn is_leaving(&self, lease: Ino) -> bool {
+        self.drops.get(&lease.shard()).is_some_and(|drops| drops.leases.contains_key(&lease))
     }
 
     /// A reply that was built makes them valid until then, under the lease on that directory.
@@ -162,12 +209,45 @@ impl Kernel {
         }
     }
 
-    /// And all those that the lease on a directory covers, its own too.
-    pub fn drop_all_soon(&mut self, lease: Ino) {
-        if self.under.range((lease, Ino(0))..=(lease, Ino(u64::MAX))).next().is_some() {
-            self.drops.entry(lease.shard()).or_default().leases.insert(lease);
+    /// And a name.
+    pub fn drop_name_soon(&mut self, dir: Ino, name: &[u8], now: Millis) {
+        if let Some(name) = self.names.take(dir, name, now) {
+            let drop = NameDrop { dir, name, with_lease: false };
+            self.drops.entry(dir.shard()).or_default().names.push_back(drop);
             self.news = true;
         }
+    }
+
+    /// And all that the lease on a directory covers: attributes, its own too, and names. `waits`: somebody waits for that; else what
+    /// names lead to is the same, and they go by time.
+    pub fn drop_all_soon(&mut self, lease: Ino, waits: bool) {
+        let has_told = self.under.range((lease, Ino(0))..=(lease, Ino(u64::MAX))).next().is_some();
+        let until = self.names.all_valid_until(lease);
+        if !has_told && until == Millis(0) {
+            return;
+        }
+        let drops = self.drops.entry(lease.shard()).or_default();
+        drops.leases.entry(lease).or_default().takes_names |= waits;
+        if !waits && until > Millis(0) {
+            drops.late.insert(lease, until);
+        }
+        self.news = true;
+    }
+
+    /// Do names of that directory go by time, which is not over?
+    pub fn waits_in(&self, dir: Ino) -> bool {
+        self.drops.get(&dir.shard()).is_some_and(|drops| drops.late.contains_key(&dir))
+    }
+
+    /// When the first of those of a shard are over.
+    pub fn waits_until(&self, shard: ShardId) -> Option<Millis> {
+        self.drops.get(&shard).and_then(|drops| drops.late.values().min().copied())
+    }
+
+    /// Those that are.
+    pub fn end_waits(&mut self, now: Millis) {
+        self.drops.values_mut().for_each(|drops| drops.late.retain(|_, until| *until > now));
+        self.drops.retain(|_, drops| !drops.is_empty() || !drops.late.is_empty());
     }
 
     /// Who calls has them dropped, and says so ([`Kernel::dropped`]); `false`: there is nothing to drop.
@@ -187,41 +267,55 @@ impl Kernel {
         inos.into_iter().filter(|ino| self.take(*ino, now)).collect()
     }
 
-    /// The next inode of the shard whose attributes are to go, for who has them dropped; `all`: whatever was told. It looks at no more
-    /// than `steps`.
-    pub fn next_drop(&mut self, shard: ShardId, all: bool, now: Millis, steps: &mut usize) -> Option<Ino> {
+    /// What is to go next of the shard, for who has it dropped; `all`: the attributes of whatever was told. It looks at no more than
+    /// `steps`.
+    pub fn next_drop(&mut self, shard: ShardId, all: bool, now: Millis, steps: &mut usize) -> Option<Drop> {
         while *steps > 0
-            && let Some((ino, is_marked)) = self.next_of(shard, all)
+            && let Some((drop, is_taken)) = self.next_of(shard, all)
         {
             *steps -= 1;
-            if is_marked || self.take(ino, now) {
+            let is_taken = is_taken
+                || match &drop {
+                    Drop::Attributes(ino) => self.take(*ino, now),
+                    Drop::Name(name) => self.names.take(name.dir, &name.name, now).is_some(),
+                };
+            if is_taken {
                 self.drops.entry(shard).or_default().taken += 1;
-                return Some(ino);
+                return Some(drop);
             }
         }
-        self.is_clear(shard);
+        self.tidy(shard);
         None
     }
 
     /// `true` beside it: it is marked already.
-    fn next_of(&mut self, shard: ShardId, all: bool) -> Option<(Ino, bool)> {
+    fn next_of(&mut self, shard: ShardId, all: bool) -> Option<(Drop, bool)> {
         if let Some(drops) = self.drops.get_mut(&shard) {
             if let Some(ino) = drops.inodes.pop_front() {
-                return Some((ino, true));
+                return Some((Drop::Attributes(ino), true));
             }
-            while let Some(lease) = drops.leases.first().copied() {
-                match self.under.range((lease, Ino(0))..=(lease, Ino(u64::MAX))).next().copied() {
-                    Some(place) => {
-                        self.under.remove(&place);
-                        return Some((place.1, false));
-                    }
-                    None => drops.leases.remove(&lease),
-                };
+            if let Some(name) = drops.names.pop_front() {
+                return Some((Drop::Name(name), true));
+            }
+            while let Some(mut lease) = drops.leases.first_entry() {
+                let dir = *lease.key();
+                if let Some(place) = self.under.range((dir, Ino(0))..=(dir, Ino(u64::MAX))).next().copied() {
+                    self.under.remove(&place);
+                    return Some((Drop::Attributes(place.1), false));
+                }
+                let leaving = lease.get_mut();
+                let next =
+                    if leaving.takes_names { self.names.next(dir, leaving.after.as_deref()) } else { None };
+                if let Some(name) = next {
+                    leaving.after = Some(name.clone());
+                    return Some((Drop::Name(NameDrop { dir, name, with_lease: true }), false));
+                }
+                lease.remove();
             }
         }
         let first = (Ino::new(shard, 0), Ino(0));
         let place = self.under.range(first..).next().copied().filter(|_| all)?;
-        (place.0.shard() == shard && self.under.remove(&place)).then_some((place.1, false))
+        (place.0.shard() == shard && self.under.remove(&place)).then_some((Drop::Attributes(place.1), false))
     }
 
     /// It uses nothing any more that it was told of the inode until then.
@@ -241,34 +335,45 @@ impl Kernel {
     }
 
     /// What came of [`Kernel::next_drop`]. (Not `done`: somebody else is to do it.)
-    pub fn took(&mut self, ino: Ino, done: bool) {
-        if let Some(drops) = self.drops.get_mut(&ino.shard()) {
-            drops.taken = drops.taken.saturating_sub(1);
-            if !done {
-                drops.inodes.push_back(ino);
-            }
+    pub fn took(&mut self, drop: Drop, done: bool) {
+        let shard = match &drop {
+            Drop::Attributes(ino) => ino.shard(),
+            Drop::Name(name) => name.dir.shard(),
+        };
+        let drops = self.drops.entry(shard).or_default();
+        drops.taken = drops.taken.saturating_sub(1);
+        match drop {
+            Drop::Attributes(ino) if done => self.dropped(ino),
+            Drop::Name(name) if done => self.names.dropped(name.dir, &name.name),
+            Drop::Attributes(ino) => drops.inodes.push_back(ino),
+            Drop::Name(name) => drops.names.push_back(name),
         }
-        if done {
-            self.dropped(ino);
-        }
-        self.is_clear(ino.shard());
+        self.tidy(shard);
+    }
+
+    /// A name of [`Kernel::next_drop`] goes by time.
+    pub fn took_late(&mut self, drop: &NameDrop, until: Millis) {
+        let drops = self.drops.entry(drop.dir.shard()).or_default();
+        drops.taken = drops.taken.saturating_sub(1);
+        let known = drops.late.entry(drop.dir).or_default();
+        *known = until.max(*known);
+        self.names.not_dropped(drop.dir, &drop.name);
     }
 
     /// Is nothing to be dropped of a shard's inodes?
-    pub fn is_clear(&mut self, shard: ShardId) -> bool {
-        let is_clear = self
-            .drops
-            .get(&shard)
-            .is_none_or(|drops| drops.inodes.is_empty() && drops.leases.is_empty() && drops.taken == 0);
-        if is_clear {
+    pub fn is_clear(&self, shard: ShardId) -> bool {
+        self.drops.get(&shard).is_none_or(Drops::is_empty)
+    }
+
+    fn tidy(&mut self, shard: ShardId) {
+        if self.is_clear(shard) && self.waits_until(shard).is_none() {
             self.drops.remove(&shard);
         }
-        is_clear
     }
 
     /// Shards with something to drop.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + '_ {
-        self.drops.keys().copied()
+        self.drops.iter().filter(|(_, drops)| !drops.is_empty()).map(|(shard, _)| *shard)
     }
 
     /// Is there something to drop since the last look at this that was not there before?
@@ -301,7 +406,13 @@ mod tests {
     const SHARD: ShardId = ShardId(0);
 
     fn all(kernel: &mut Kernel, whole: bool) -> alloc::vec::Vec<Ino> {
-        core::iter::from_fn(|| kernel.next_drop(SHARD, whole, NOW, &mut 9)).collect()
+        let next = || kernel.next_drop(SHARD, whole, NOW, &mut 9);
+        let ino = |drop| if let Drop::Attributes(ino) = drop { ino } else { panic!("{drop:?}") };
+        core::iter::from_fn(next).map(ino).collect()
+    }
+
+    fn took(kernel: &mut Kernel, ino: u64, done: bool) {
+        kernel.took(Drop::Attributes(Ino(ino)), done);
     }
 
     /// Goal: what is to be dropped is told nothing until it is, and a shard is clear when the last one is.
@@ -318,9 +429,9 @@ mod tests {
         assert!(kernel.may_tell(Ino(8), DIR, AttrsBy::Look) && !kernel.may_tell(Ino(8), DIR, AttrsBy::Made));
         assert_eq!(all(&mut kernel, false), [Ino(7)], "what was never told needs no drop");
         assert!(!kernel.is_clear(SHARD));
-        kernel.took(Ino(7), false);
+        took(&mut kernel, 7, false);
         assert_eq!((kernel.is_clear(SHARD), all(&mut kernel, false)), (false, alloc::vec![Ino(7)]));
-        kernel.took(Ino(7), true);
+        took(&mut kernel, 7, true);
         assert!(kernel.is_clear(SHARD) && kernel.may_tell(Ino(7), DIR, AttrsBy::Look));
         assert!(
             !kernel.uses(Ino(7), NOW)
@@ -337,18 +448,68 @@ mod tests {
         kernel.tells(Ino(7), DIR, Millis(12_000), NOW);
         kernel.tells(Ino(8), DIR, Millis(0), NOW);
         kernel.tells(Ino(9), Ino(6), Millis(12_000), NOW);
-        kernel.drop_all_soon(DIR);
+        kernel.drop_all_soon(DIR, true);
         assert!(
             !kernel.may_tell(Ino(8), DIR, AttrsBy::Look) && kernel.may_tell(Ino(8), Ino(6), AttrsBy::Look)
         );
         assert_eq!(all(&mut kernel, false), [DIR, Ino(7)]);
-        kernel.took(DIR, true);
+        took(&mut kernel, DIR.0, true);
         assert!(!kernel.is_clear(SHARD));
-        kernel.took(Ino(7), true);
+        took(&mut kernel, 7, true);
         assert!(kernel.is_clear(SHARD));
         assert_eq!(all(&mut kernel, true), [Ino(9)]);
-        kernel.took(Ino(9), true);
+        took(&mut kernel, 9, true);
         assert!(kernel.is_clear(SHARD) && kernel.counts().1 == 0);
+    }
+
+    /// Goal: names go by themselves when they are recalled, and with their lease when that ends, each once; nothing is told of them
+    /// meanwhile, and the shard is clear when the last one is gone.
+    #[test]
+    fn names_go_alone_and_with_their_lease() {
+        let mut kernel = Kernel::default();
+        for name in [b"a", b"b", b"c"] {
+            kernel.names.tells((DIR, name), LeadsTo { ino: Ino(70), is_dir: false }, Millis(11_000));
+        }
+        kernel.drop_name_soon(DIR, b"b", NOW);
+        kernel.drop_name_soon(DIR, b"x", NOW);
+        assert!(kernel.may_tell_name(DIR, b"a") && !kernel.may_tell_name(DIR, b"b") && kernel.take_news());
+        let next = |kernel: &mut Kernel| match kernel.next_drop(SHARD, false, NOW, &mut 9) {
+            Some(Drop::Name(name)) => Some(name),
+            other => other.map(|drop| panic!("{drop:?}")),
+        };
+        let first = next(&mut kernel).unwrap();
+        assert_eq!((&*first.name, first.with_lease), (&b"b"[..], false));
+        kernel.took(Drop::Name(first.clone()), false);
+        assert_eq!(next(&mut kernel), Some(first.clone()), "again");
+        assert!(!kernel.is_clear(SHARD));
+        kernel.took(Drop::Name(first), true);
+        assert!(kernel.is_clear(SHARD) && kernel.may_tell_name(DIR, b"b"));
+        kernel.drop_all_soon(DIR, true);
+        assert!(!kernel.may_tell_name(DIR, b"b"));
+        let rest: Vec<_> = core::iter::from_fn(|| next(&mut kernel)).collect();
+        assert_eq!(
+            rest.iter().map(|drop| (drop.name[0], drop.with_lease)).collect::<Vec<_>>(),
+            [(b'a', true), (b'c', true)]
+        );
+        let [first, other] = <[NameDrop; 2]>::try_from(rest).unwrap();
+        kernel.took(Drop::Name(first), true);
+        kernel.took_late(&other, Millis(11_000));
+        assert!(kernel.is_clear(SHARD) && kernel.waits_in(DIR) && !kernel.waits_in(Ino(6)));
+        assert_eq!((kernel.waits_until(SHARD), kernel.shards().count()), (Some(Millis(11_000)), 0));
+        kernel.end_waits(Millis(11_000));
+        assert!(!kernel.waits_in(DIR) && kernel.drops.is_empty());
+    }
+
+    /// Goal: a lease that nobody waits for takes no names along: they go by time.
+    #[test]
+    fn names_of_a_lease_that_is_given_back_go_by_time() {
+        let mut kernel = Kernel::default();
+        kernel.drop_all_soon(DIR, false);
+        assert!(kernel.drops.is_empty());
+        kernel.names.tells((DIR, b"a"), LeadsTo { ino: Ino(70), is_dir: false }, Millis(11_000));
+        kernel.drop_all_soon(DIR, false);
+        assert!(kernel.take_news() && kernel.next_drop(SHARD, false, NOW, &mut 9).is_none());
+        assert!(kernel.is_clear(SHARD) && kernel.waits_in(DIR));
     }
 
     /// Goal: two who drop the same inode are both waited for; one whose names the kernel may miscount is told by GETATTR only;
@@ -363,8 +524,8 @@ mod tests {
         kernel.drop_soon(Ino(7), NOW);
         kernel.dropped(Ino(7));
         assert!(!kernel.is_clear(SHARD) && !kernel.may_tell(Ino(7), DIR, AttrsBy::Look));
-        assert_eq!(kernel.next_drop(SHARD, false, NOW, &mut 9), Some(Ino(7)));
-        kernel.took(Ino(7), true);
+        assert_eq!(all(&mut kernel, false), [Ino(7)]);
+        took(&mut kernel, 7, true);
         kernel.lost_a_name(Ino(7));
         assert!(
             !kernel.may_tell(Ino(7), DIR, AttrsBy::Look) && kernel.may_tell(Ino(7), DIR, AttrsBy::Question)

@@ -23,6 +23,8 @@ use skep_wire::meta::{Grant, Recall, RecallKind, Recalled, ShardStamp};
 
 /// A server that renews nothing is asked to begin anew at most so often, in milliseconds.
 const ANEW_MS: u64 = 1_000;
+/// What no recall is about.
+const NO_DIR: Ino = Ino(0);
 /// Leases that one step frees of those that have ended together.
 const SWEPT_AT_ONCE: usize = 16;
 
@@ -134,8 +136,8 @@ struct OfShard {
     order: VecDeque<(u64, Ino, u64)>,
     /// There were more: answers to requests up to the first give no grant up to the second.
     floor: (u64, u64),
-    /// Heard, and not confirmed.
-    unconfirmed: BTreeSet<u64>,
+    /// Heard, and not confirmed: numbers of recalls, each with what it was about.
+    unconfirmed: BTreeMap<u64, Ino>,
     back: VecDeque<(Ino, u64)>,
     /// It may wait to hear that nothing of its earlier terms is used.
     is_to_hear: bool,
@@ -143,6 +145,8 @@ struct OfShard {
     told_until: Millis,
     /// The same of those that have ended: what the kernel is to drop.
     unclean_until: Millis,
+    /// It has dropped that, but names, which go by time.
+    is_dropped: bool,
 }
 
 /// What a mount counts of its leases.
@@ -329,7 +333,7 @@ impl Leases {
             // The answer that lent it was lost, or is not believed.
             of.is_unknown(recall.ino, recall.number, (serial, most));
         }
-        if of.unconfirmed.insert(recall.number) {
+        if of.unconfirmed.insert(recall.number, recall.ino).is_none() {
             self.counts.recalls += 1;
         }
         self.news |= held_nothing;
@@ -358,6 +362,9 @@ impl Leases {
         self.believes(ino, now)?;
         let of = self.shards.get_mut(&ino.shard())?;
         let left = self.groups.get(&of.node)?.until.since(now);
+        if of.is_dropped && of.unclean_until <= now {
+            (of.unclean_until, of.is_dropped) = (Millis(0), false);
+        }
         let ms =
             left.checked_sub(VALIDITY_MARGIN_MS).filter(|ms| *ms > 0 && of.unclean_until == Millis(0))?;
         of.told_until = of.told_until.max(now.plus(left));
@@ -598,7 +605,9 @@ impl OfShard {
     /// All of them end. Gives what is to be freed.
     fn end(&mut self) -> Option<BTreeMap<Ino, Held>> {
         self.era += 1;
-        self.unclean_until = self.unclean_until.max(core::mem::take(&mut self.told_until));
+        let told_until = core::mem::take(&mut self.told_until);
+        self.is_dropped &= told_until == Millis(0);
+        self.unclean_until = self.unclean_until.max(told_until);
         self.back.clear();
         self.fresh.clear();
         Some(core::mem::take(&mut self.held)).filter(|held| !held.is_empty())
@@ -616,11 +625,22 @@ impl OfShard {
         self.is_to_hear || !self.unconfirmed.is_empty() || !self.back.is_empty()
     }
 
-    fn take_report(&mut self) -> Recalled {
-        let most = self.unconfirmed.len().min(TOLD_AT_ONCE);
-        let back = self.back.len().min(GIVEN_BACK_AT_ONCE);
+    /// `None`: of all that it is to hear `waits` says that it is not so yet.
+    fn take_report(&mut self, waits: impl Fn(Ino) -> bool) -> Option<Recalled> {
         let anew = core::mem::take(&mut self.is_to_hear).then_some(true);
-        let confirmed = core::iter::from_fn(|| self.unconfirmed.pop_first()).take(most).collect();
-        Recalled { term: self.term, confirmed, back: self.back.drain(..back).collect(), anew }
+        let is_so = |ino: Ino| ino == NO_DIR || !waits(ino);
+        let confirmed = self.unconfirmed.iter().filter(|(_, ino)| is_so(**ino)).map(|(number, _)| *number);
+        let confirmed: Vec<u64> = confirmed.take(TOLD_AT_ONCE).collect();
+        self.unconfirmed.retain(|number, _| confirmed.binary_search(number).is_err());
+        let (mut back, mut later) = (Vec::new(), VecDeque::new());
+        while let Some(given) = self.back.pop_front() {
+            match is_so(given.0) && back.len() < GIVEN_BACK_AT_ONCE {
+                true => back.push(given),
+                false => later.push_back(given),
+            }
+        }
+        self.back = later;
+        let is_empty = anew.is_none() && confirmed.is_empty() && back.is_empty();
+        (!is_empty).then_some(Recalled { term: self.term, confirmed, back, anew })
     }
 }

@@ -103,6 +103,13 @@ pub struct Cluster {
     pub attr_drops: Vec<(Ino, usize)>,
     /// So many times more a kernel does not know what it is to drop.
     pub unknown_drops: usize,
+    /// Names that kernels were told to drop.
+    pub name_drops: Vec<Vec<u8>>,
+    /// What becomes of the next ones of those; behind these they are dropped.
+    pub name_answers: VecDeque<Dropped>,
+    /// How often they were told to drop all names, and whether something is mounted.
+    pub bumps: usize,
+    pub has_mounts: bool,
 }
 
 impl Default for Cluster {
@@ -135,6 +142,10 @@ impl Default for Cluster {
             drops: Vec::new(),
             attr_drops: Vec::new(),
             unknown_drops: 0,
+            name_drops: Vec::new(),
+            name_answers: VecDeque::new(),
+            bumps: 0,
+            has_mounts: false,
         }
     }
 }
@@ -349,6 +360,8 @@ pub struct FakePort {
 }
 
 impl Port for FakePort {
+    type Notice = ();
+
     async fn call(&self, calls: &mut [Call<'_>]) {
         pend_once().await;
         {
@@ -416,6 +429,27 @@ impl Port for FakePort {
                 Dropped::Unknown
             }
         }
+    }
+
+    fn drop_name(&self, _dir: Ino, name: &[u8]) {
+        self.cluster.borrow_mut().name_drops.push(name.to_vec());
+    }
+
+    async fn noticed(&self, (): &(), patience: u64) -> Dropped {
+        pend_once().await;
+        let mut cluster = self.cluster.borrow_mut();
+        let answer = cluster.name_answers.pop_front().unwrap_or(Dropped::Done);
+        cluster.now += if answer == Dropped::Waits { patience } else { 0 };
+        answer
+    }
+
+    fn drop_names(&self) -> Dropped {
+        self.cluster.borrow_mut().bumps += 1;
+        Dropped::Done
+    }
+
+    fn has_mounts(&self) -> bool {
+        self.cluster.borrow().has_mounts
     }
 
     fn is_lent(&self) {

@@ -1,14 +1,14 @@
 //! The port of a lane on a thread with a reactor.
 
 use super::super::hands::Hands;
-use super::super::pages::{Dropped, Notice};
+use super::super::pages::{Notice, Told};
 use super::RingHands;
 use super::pool::{Lease, lease};
 use super::services::connected;
 use super::watch::{Stopped, Watch};
 use crate::mount::lane_hands::{Asker, LOOK_EVERY, LaneHands, MountPort};
 use crate::mount::links::Debts;
-use skep_client::{Answer, Call, MGMTD, Outcome, Port};
+use skep_client::{Answer, Call, Dropped, MGMTD, Outcome, Port};
 use skep_net::NetError;
 use skep_net::ring::{Pending, Reply, SharedLink};
 use skep_types::{ClientId, Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
@@ -30,15 +30,15 @@ pub struct RingPort {
 
 impl RingPort {
     /// Waits for a notice to arrive, or until there is no sense in it.
-    async fn notified(&self, notice: Option<(Arc<Dropped>, Instant)>) -> bool {
-        let Some((dropped, until)) = notice else { return true };
+    async fn notified(&self, notice: Option<(Arc<Told>, Instant)>) -> Dropped {
+        let Some((told, until)) = notice else { return Dropped::Done };
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if let Some(gone) = dropped.wait_before(self.thread.reactor.sleep(left.min(LOOK_EVERY))).await {
-                return gone;
-            }
-            if left.is_zero() || self.cancelled() {
-                return false;
+            let pause = self.thread.reactor.sleep(left.min(LOOK_EVERY));
+            match told.wait_before(pause).await {
+                Some(became) => return became,
+                None if left.is_zero() || self.cancelled() => return Dropped::Waits,
+                None => {}
             }
         }
     }
@@ -215,6 +215,8 @@ impl Drop for RingPort {
 }
 
 impl Port for RingPort {
+    type Notice = Option<Arc<Told>>;
+
     async fn call(&self, calls: &mut [Call<'_>]) {
         match self.lane.hands.netbench.get() {
             None => self.exchange_watched(calls).await,
@@ -234,15 +236,33 @@ impl Port for RingPort {
     }
 
     async fn drop_pages(&self, ino: Ino, from: u64, len: u64, patience: Option<u64>) -> bool {
-        self.notified(self.lane.notify(ino, Notice::Drop { from, len }, patience)).await
+        let notice = Notice::Drop { from, len };
+        self.notified(self.lane.notify(ino, notice, patience)).await == Dropped::Done
     }
 
-    fn drop_attributes(&self, ino: Ino) -> skep_client::Dropped {
+    fn drop_name(&self, dir: Ino, name: &[u8]) -> Self::Notice {
+        self.lane.tell(dir, Notice::Name(name.into()))
+    }
+
+    async fn noticed(&self, notice: &Self::Notice, patience: u64) -> Dropped {
+        let until = Instant::now() + Duration::from_millis(patience);
+        self.notified(notice.clone().map(|told| (told, until))).await
+    }
+
+    fn drop_names(&self) -> Dropped {
+        self.lane.drop_names()
+    }
+
+    fn has_mounts(&self) -> bool {
+        self.lane.has_mounts()
+    }
+
+    fn drop_attributes(&self, ino: Ino) -> Dropped {
         self.lane.drop_attributes(ino)
     }
 
     async fn tell_size(&self, ino: Ino, size: u64) -> bool {
-        self.notified(self.lane.notify(ino, Notice::Size(size), None)).await
+        self.notified(self.lane.notify(ino, Notice::Size(size), None)).await == Dropped::Done
     }
 
     fn now(&self) -> Millis {

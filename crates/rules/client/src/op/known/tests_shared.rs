@@ -59,7 +59,7 @@ fn what_is_not_kept_is_given_back() {
     lends(&mut shared, 1, 1, &[]);
     shared.give_back_unkept(METAD);
     assert_eq!(shared.leases.believes(Ino(2), NOW), None);
-    let reports = shared.leases.take_reports(METAD, |_, _| true);
+    let reports = shared.leases.take_reports(METAD, |_, _| true, |_| false);
     assert!(reports.iter().any(|(_, report)| report.back == [(Ino(2), 1)]), "{reports:?}");
     let told = lends(&mut shared, 2, 1, &[]);
     shared.learn_attr(&dir(1), &told, NOW);

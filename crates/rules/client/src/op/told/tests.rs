@@ -40,8 +40,10 @@ fn validity_is_what_is_left() {
     assert_eq!(valid(AttrsBy::Look), T - VALIDITY_MARGIN_MS - 1_000);
     assert_eq!(valid(AttrsBy::Made), 0);
     let older = Attr { change: attr.change - 1, ..attr.clone() };
-    let both = [Shown::from(&older), Shown::from(&attr)];
-    assert_eq!(lane.valid_for_each(&both, AttrsBy::Look), [0, T - VALIDITY_MARGIN_MS - 1_000]);
+    let both = [&older, &attr].map(|attr| (b"d".as_slice().into(), Shown::from(attr)));
+    let attributes = |valid: &crate::Valid| valid.attributes;
+    let valid_lines: Vec<u64> = lane.lines_valid_for(ROOT, &both).iter().map(attributes).collect();
+    assert_eq!(valid_lines, [0, T - VALIDITY_MARGIN_MS - 1_000]);
     lane.shared.borrow_mut().limits.old_kernel = true;
     assert_eq!((valid(AttrsBy::Look), valid(AttrsBy::Question) > OLD_LOOK_MS), (OLD_LOOK_MS, true));
     cluster.borrow_mut().now = begun + T - VALIDITY_MARGIN_MS;
@@ -162,7 +164,7 @@ fn what_cannot_be_dropped_stays_to_be_dropped() {
         let kernel = &mut lane.shared.borrow_mut().kernel;
         kernel.looked(Ino(9));
         kernel.tells(Ino(9), ROOT, now.plus(T), now);
-        kernel.drop_all_soon(ROOT);
+        kernel.drop_all_soon(ROOT, true);
     }
     (cluster.borrow_mut().unknown_drops, cluster.borrow_mut().cancelled) = (1, true);
     assert!(!block_on(ear.drop_told(METAD)));

@@ -1,11 +1,11 @@
 //! Which servers a mount asks what they take back, what it tells them, and what is done so that no shard counts a lease of which
 //! the mount does not know: others would wait for it.
 
-use super::{ANEW_MS, Leases, Sent};
+use super::{ANEW_MS, Leases, NO_DIR, Sent};
 use crate::limits::EVENTS_HELD_MS;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::{Millis, NodeId, ShardId};
+use skep_types::{Ino, Millis, NodeId, ShardId};
 use skep_wire::meta::Recalled;
 
 impl Leases {
@@ -95,30 +95,37 @@ impl Leases {
     }
 
     /// What shards of `node` are to hear, of those that are to be told now: that is asked with the shard, and until when the kernel
-    /// may use what leases covered that have ended.
+    /// may use what leases covered that have ended. Not of directories of which `waits` says that it uses names in them.
     pub fn take_reports(
         &mut self,
         node: NodeId,
-        mut is_told: impl FnMut(ShardId, Millis) -> bool,
+        is_told: impl Fn(ShardId, Millis) -> bool,
+        waits: impl Fn(Ino) -> bool,
     ) -> Vec<(ShardId, Recalled)> {
         let of_node = self
             .shards
             .iter_mut()
             .filter(|(shard, of)| of.node == node && of.has_report() && is_told(**shard, of.unclean_until));
-        of_node.map(|(shard, of)| (*shard, of.take_report())).collect()
+        of_node.filter_map(|(shard, of)| Some((*shard, of.take_report(&waits)?))).collect()
     }
 
     /// Shards of which the kernel was told something by leases that have ended, each with its server.
     pub fn unclean(&self) -> impl Iterator<Item = (ShardId, NodeId)> + '_ {
-        let unclean = self.shards.iter().filter(|(_, of)| of.unclean_until > Millis(0));
+        let unclean = self.shards.iter().filter(|(_, of)| of.unclean_until > Millis(0) && !of.is_dropped);
         unclean.map(|(shard, of)| (*shard, of.node))
     }
 
-    /// The kernel uses nothing of that any more.
-    pub fn is_cleaned(&mut self, shard: ShardId) {
+    /// The kernel uses nothing of that any more but names, and those until then.
+    pub fn is_cleaned(&mut self, shard: ShardId, names_until: Millis) {
         if let Some(of) = self.shards.get_mut(&shard) {
-            of.unclean_until = Millis(0);
+            (of.unclean_until, of.is_dropped) = (names_until, true);
         }
+    }
+
+    /// Shards of `node`; each with when names are over that leases covered which have ended.
+    pub fn of_node(&self, node: NodeId) -> impl Iterator<Item = (ShardId, Option<Millis>)> + '_ {
+        let of_node = self.shards.iter().filter(move |(_, of)| of.node == node);
+        of_node.map(|(shard, of)| (*shard, of.is_dropped.then_some(of.unclean_until)))
     }
 
     /// Nor of any other shard.
@@ -136,7 +143,8 @@ impl Leases {
     /// They have not heard it, as far as is known.
     pub fn report_again(&mut self, shard: ShardId, report: Recalled) {
         let Some(of) = self.shards.get_mut(&shard).filter(|of| of.term == report.term) else { return };
-        of.unconfirmed.extend(report.confirmed);
+        // Nothing of these is in use any more.
+        of.unconfirmed.extend(report.confirmed.into_iter().map(|number| (number, NO_DIR)));
         report.back.into_iter().rev().for_each(|back| of.back.push_front(back));
         of.is_to_hear |= report.anew == Some(true);
     }

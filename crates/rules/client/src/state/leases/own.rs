@@ -208,6 +208,12 @@ impl OwnChanges {
         !self.inos.contains_key(&ino) && !is_in_doubt
     }
 
+    /// Is one change of this name under way, and no other?
+    pub fn is_only_change(&self, dir: Ino, name: &[u8]) -> bool {
+        let changing = self.names.get(&dir).and_then(|names| names.get(name));
+        changing == Some(&1) && !self.doubted.contains_key(&dir.shard())
+    }
+
     /// Is no change of this name under way?
     pub fn is_name_free(&self, dir: Ino, name: &[u8]) -> bool {
         let is_changing = self.names.get(&dir).is_some_and(|names| names.contains_key(name));

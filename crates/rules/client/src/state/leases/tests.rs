@@ -109,11 +109,11 @@ fn recalls_overtake_grants() {
     leases.recalled(&recall(ino(1), 9, RecallKind::Everything), NODE);
     asks(&mut leases, 3, &[(ino(1), 10)]);
     assert!(leases.keeps(ino(1), &told, Millis(3)).is_none(), "of a lease that has ended");
-    let [(shard, report)] = leases.take_reports(NODE, |_, _| true).try_into().unwrap();
+    let [(shard, report)] = leases.take_reports(NODE, |_, _| true, |_| false).try_into().unwrap();
     assert_eq!((shard, &report.confirmed[..], report.anew), (SHARD, &[5, 7, 9][..], Some(true)));
     leases.report_again(SHARD, report.clone());
-    assert_eq!(leases.take_reports(NODE, |_, _| true), [(SHARD, report)]);
-    assert_eq!(leases.take_reports(NODE, |_, _| true), []);
+    assert_eq!(leases.take_reports(NODE, |_, _| true, |_| false), [(SHARD, report)]);
+    assert_eq!(leases.take_reports(NODE, |_, _| true, |_| false), []);
 }
 
 /// Goal: a grant that is refused because a recall of a part overtook it is given back with the rest of its lease; and one that was
@@ -127,7 +127,7 @@ fn what_is_refused_is_given_back_with_the_rest() {
     leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 2)], 0), Millis(1));
     leases.is_over(SHARD, &slow);
     leases.give_back(ino(1));
-    let [(_, report)] = leases.take_reports(NODE, |_, _| true).try_into().unwrap();
+    let [(_, report)] = leases.take_reports(NODE, |_, _| true, |_| false).try_into().unwrap();
     assert_eq!(report.back, [(ino(1), 2)]);
     asks(&mut leases, 2, &[(ino(1), 4)]);
     let everything = recall(ino(1), 5, RecallKind::Everything);
@@ -167,10 +167,10 @@ fn terms_and_lives_end_leases() {
         assert!(believes(leases, ino(1), 10) && believes(leases, there, 10));
     };
     hold(&mut leases, 1);
-    leases.take_reports(NODE, |_, _| true);
+    leases.take_reports(NODE, |_, _| true, |_| false);
     assert!(leases.term_is(SHARD, Term(2), NODE));
     assert!(!believes(&mut leases, ino(1), 11) && believes(&mut leases, there, 11));
-    let [(SHARD, report)] = &leases.take_reports(NODE, |_, _| true)[..] else { panic!() };
+    let [(SHARD, report)] = &leases.take_reports(NODE, |_, _| true, |_| false)[..] else { panic!() };
     assert_eq!((report.term, report.anew), (Term(2), Some(true)));
     assert!(!leases.recalled(&recall(ino(1), 9, RecallKind::Everything), NODE), "of the term before");
     assert_eq!(sends(&mut leases, 11).lapses, 0, "the others go on");
@@ -199,12 +199,12 @@ fn terms_and_lives_end_leases() {
 fn leases_are_given_back() {
     let mut leases = Leases::default();
     asks(&mut leases, 1, &[(ino(1), 3), (ino(2), 4)]);
-    leases.take_reports(NODE, |_, _| true);
+    leases.take_reports(NODE, |_, _| true, |_| false);
     let slow = sends(&mut leases, 1);
     leases.give_back(ino(1));
     leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 2)], 0), Millis(1));
     assert!(!believes(&mut leases, ino(1), 1) && believes(&mut leases, ino(2), 1));
-    let [(_, report)] = leases.take_reports(NODE, |_, _| true).try_into().unwrap();
+    let [(_, report)] = leases.take_reports(NODE, |_, _| true, |_| false).try_into().unwrap();
     assert_eq!((report.back, report.confirmed, report.anew), (vec![(ino(1), 3), (ino(1), 2)], vec![], None));
     asks(&mut leases, 1, &[(ino(1), 5)]);
     assert!(believes(&mut leases, ino(1), 1));
@@ -332,7 +332,7 @@ fn a_server_that_renews_nothing_is_asked_to_begin_anew() {
 #[test]
 fn what_is_not_believed_is_given_back() {
     let back = |leases: &mut Leases| {
-        let reports = leases.take_reports(NODE, |_, _| true);
+        let reports = leases.take_reports(NODE, |_, _| true, |_| false);
         reports.into_iter().flat_map(|(_, report)| report.back).collect::<Vec<_>>()
     };
     let mut leases = Leases::default();
@@ -385,7 +385,7 @@ fn shards_hear_of_each_lapse() {
     let holds = || {
         let mut leases = Leases::default();
         asks(&mut leases, 1, &[(ino(1), 1)]);
-        leases.take_reports(NODE, |_, _| true);
+        leases.take_reports(NODE, |_, _| true, |_| false);
         leases.take_news();
         leases
     };
@@ -397,7 +397,7 @@ fn shards_hear_of_each_lapse() {
         let mut leases = holds();
         ends(&mut leases);
         assert!(leases.asks_once(NODE) && leases.take_news());
-        let [(SHARD, report)] = &leases.take_reports(NODE, |_, _| true)[..] else { panic!() };
+        let [(SHARD, report)] = &leases.take_reports(NODE, |_, _| true, |_| false)[..] else { panic!() };
         assert_eq!(report.anew, Some(true));
     }
     let mut leases = holds();

@@ -1,0 +1,145 @@
+//! Names that the kernel uses without asking its mount, as long as nobody else changes them.
+
+use super::http::{metrics, ports};
+use super::{Running, plan, start};
+use rustix::mount::UnmountFlags;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Two mounts, with a directory that the second one has made.
+fn two_mounts() -> (Running, PathBuf, PathBuf) {
+    let cluster = start(plan());
+    let second = cluster.second_mount("mnt1", &[]).unwrap();
+    fs::create_dir(second.join("dir")).unwrap();
+    let first = cluster.mount().to_owned();
+    (cluster, first, second)
+}
+
+/// Look-ups that the first mount has answered.
+fn lookups(cluster: &Running) -> f64 {
+    let page = metrics(ports(cluster)["mount"]);
+    page.value("skep_mount_fuse_requests_total", &[("operation", "lookup")]).unwrap_or(0.0)
+}
+
+fn counted(cluster: &Running, name: &str) -> f64 {
+    metrics(ports(cluster)["mount"]).value(name, &[]).unwrap()
+}
+
+/// May this kernel be given names? (Linux 6.16 can drop all of them at once.)
+fn kernel_uses_names() -> bool {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|word| word.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(16))
+}
+
+fn is_absent(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound)
+}
+
+/// Goal: a name is looked up about once a second, however often it is used; and when another mount removes it, replaces it, or
+/// renames what is above it, the next look at it sees that.
+#[test]
+fn a_name_is_used_until_others_change_it() {
+    const LOOKS: usize = 2_000;
+    let (cluster, first, second) = two_mounts();
+    let (here, there) = (first.join("dir/file"), second.join("dir/file"));
+    fs::write(&there, "1").unwrap();
+    let (before, begun) = (lookups(&cluster), Instant::now());
+    for _ in 0..LOOKS {
+        assert_eq!(fs::metadata(&here).unwrap().len(), 1);
+    }
+    let (asked, seconds) = (lookups(&cluster) - before, begun.elapsed().as_secs_f64());
+    println!("{LOOKS} looks in {seconds:.2} s: {asked} look-ups");
+    if kernel_uses_names() {
+        // Two names, and one or two that the first mount did not know yet.
+        assert!(asked < 2.0 * seconds + 12.0, "{asked} look-ups in {seconds:.2} s");
+    }
+    let new = second.join("dir/new");
+    for round in 2..30 {
+        fs::write(&new, "x".repeat(round)).unwrap();
+        fs::rename(&new, &there).unwrap();
+        assert_eq!(fs::metadata(&here).unwrap().len() as usize, round, "replaced");
+        // Slowly enough for leases to stay.
+        std::thread::sleep(Duration::from_millis(250));
+        assert_eq!(fs::read(&here).unwrap().len(), round);
+    }
+    fs::remove_file(&there).unwrap();
+    assert!(is_absent(&here));
+    fs::write(&there, "again").unwrap();
+    assert_eq!(fs::read(&here).unwrap(), b"again");
+    fs::rename(second.join("dir"), second.join("other")).unwrap();
+    assert!(is_absent(&here) && !is_absent(&first.join("other/file")));
+    for counter in ["skep_mount_looks_lost_total", "skep_mount_epoch_bumps_total"] {
+        assert_eq!(counted(&cluster, counter), 0.0, "{counter}");
+    }
+}
+
+/// Goal: what is mounted on a directory stays, and who is in one goes on, while another mount changes the directory above: slowly
+/// enough that leases stay, and so often that they end.
+#[test]
+fn what_is_mounted_on_a_directory_stays() {
+    let (cluster, first, second) = two_mounts();
+    fs::create_dir_all(first.join("dir/on")).unwrap();
+    fs::create_dir_all(first.join("dir/in")).unwrap();
+    let beside = tempfile::tempdir().unwrap();
+    fs::write(beside.path().join("there"), "").unwrap();
+    rustix::mount::mount_bind(beside.path(), first.join("dir/on")).unwrap();
+    let is_there = || fs::metadata(first.join("dir/on/there")).is_ok();
+    for round in 0..120 {
+        let name = second.join(format!("dir/name{}", round % 10));
+        let own = first.join(format!("dir/name{}", (round + 1) % 10));
+        drop(File::create(&name).unwrap());
+        let _ = fs::metadata(&own);
+        assert!(is_there() && !is_absent(&first.join("dir/in")), "round {round}");
+        let _ = fs::remove_file(&own);
+        if round < 20 {
+            std::thread::sleep(Duration::from_millis(400));
+        }
+    }
+    assert!(is_there());
+    assert!(counted(&cluster, "skep_mount_recalls_total") >= 8.0);
+    rustix::mount::unmount(first.join("dir/on"), UnmountFlags::DETACH).unwrap();
+    assert!(!is_there());
+}
+
+/// Goal: who opens a file whose name is replaced all the time, by the same mount and by another one, finds it, whole and old or
+/// new, and never nothing.
+#[test]
+fn a_name_that_is_replaced_is_always_there() {
+    const FOR: Duration = Duration::from_secs(4);
+    let (_cluster, first, second) = two_mounts();
+    let at = |mount: &Path, name: &str| mount.join("dir").join(name);
+    fs::write(at(&first, "file"), "0".repeat(40)).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (tag, mount) in [("a", &first), ("b", &second)] {
+            let over = &over;
+            scope.spawn(move || {
+                let begun = Instant::now();
+                for round in 0_u64.. {
+                    if begun.elapsed() > FOR {
+                        break;
+                    }
+                    let text = format!("{round:040}");
+                    fs::write(at(mount, tag), text).unwrap();
+                    fs::rename(at(mount, tag), at(mount, "file")).unwrap();
+                    // Now and then all is quiet for long enough that names are used again.
+                    if round % 64 == 0 {
+                        std::thread::sleep(Duration::from_millis(300));
+                    }
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(fs::read(at(mount, "file")).unwrap().len(), 40);
+                    assert_eq!(fs::metadata(at(mount, "file")).unwrap().len(), 40);
+                }
+            });
+        }
+    });
+}
