@@ -150,8 +150,6 @@ pub const STUCK_NAME_MS: u64 = 100;
 pub const STUCK_MS: u64 = 10_000;
 /// ... of so many directories at most.
 pub const STUCK_MAX: usize = 1_024;
-/// Names are not told for so long in a directory from which they were renamed to where no lease is.
-pub const UNLENT_MS: u64 = 600_000;
 /// Who hears waits so long for the lock of a directory before it lets the kernel drop all names, or their validity run out.
 pub const NAME_PATIENCE_MS: u64 = 5;
 /// If that little is left of the validity of a name it is waited for.

@@ -43,7 +43,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if let Some(known) = self.known_attr(ino) {
             return Ok(known);
         }
-        if let Some(attr) = self.attr_by_name(ino).await {
+        if let Some(attr) = self.attr_by_name(ino).await? {
             return Ok(attr);
         }
         match self.ask_attr(ino).await {
@@ -57,10 +57,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// The same of a file whose name the kernel does not ask for, by that name: the answer is covered, and the next look need not
-    /// ask. If it leads elsewhere by now, or nobody says, the inode is asked for.
-    async fn attr_by_name(&self, ino: Ino) -> Option<Attr> {
-        let (dir, name) = self.shared.with(|s| s.name_told_of(ino, self.port.boot()))?;
-        Box::pin(self.find(dir, &name)).await.ok().filter(|attr| attr.ino == ino)
+    /// ask. `None`: it leads elsewhere by now, or nowhere.
+    async fn attr_by_name(&self, ino: Ino) -> Result<Option<Attr>, Refusal> {
+        let told = self.shared.with(|s| s.name_told_of(ino, self.port.boot()));
+        let Some((dir, name)) = told else { return Ok(None) };
+        match Box::pin(self.find(dir, &name)).await {
+            Ok(attr) => Ok((attr.ino == ino).then_some(attr)),
+            Err(refusal) if refusal.status.as_errno() == Some(Errno::ENOENT) => Ok(None),
+            Err(refusal) if is_gone(refusal.status) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// What the shard says of an inode.

@@ -38,7 +38,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let now = self.port.boot();
         let names = self.shared.with(|s| s.names_wait_for(node, now));
         let wait_ms = names.map_or(wait_ms, |ms| wait_ms.min(ms));
-        let Some(question) = self.shared.with(|s| s.question_of_ear(node, wait_ms)) else {
+        let Some(question) = self.shared.with(|s| s.question_of_ear(node, wait_ms, now)) else {
             // Whatever else is to be said, it cannot be now.
             self.port.pause(names.unwrap_or(1).min(EVENTS_SOON_MS)).await;
             return if has_told { Ok(()) } else { Err(Status::NOT_READY) };
@@ -194,15 +194,18 @@ impl Shared {
     }
 
     /// The question to `node` on which wishes wait, or of which leases are held, and the shard that it goes through.
-    fn question_of_ear(&self, node: NodeId, wait_ms: u64) -> Option<(ShardId, Events)> {
+    fn question_of_ear(&self, node: NodeId, wait_ms: u64, now: Millis) -> Option<(ShardId, Events)> {
         let waits = !self.wished_shards(node).is_empty();
         // Leases that begin meanwhile are renewed by this answer, too.
-        (waits || self.leases.asks(node)).then(|| self.question(node, self.patience_of_ear(node, wait_ms)))?
+        (waits || self.leases.asks(node))
+            .then(|| self.question(node, self.patience_of_ear(node, wait_ms, now)))?
     }
 
     /// For how long who only hears waits.
-    pub(crate) fn patience_of_ear(&self, node: NodeId, wait_ms: u64) -> u64 {
+    pub(crate) fn patience_of_ear(&self, node: NodeId, wait_ms: u64, now: Millis) -> u64 {
         match self.leases.asks_once(node) {
+            // It counts when what has lapsed can be said: not while the kernel uses something.
+            true if !self.leases.is_clean(node, now) => wait_ms.min(EVENTS_SOON_MS),
             true => 0,
             false if self.limits.leases => wait_ms.min(self.leases.patience(node)),
             false => wait_ms,

@@ -56,14 +56,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let now = self.port.boot();
         let told = self.shared.with(|s| {
             s.own_change_begins(&mut change, job.moves_dirs(), now);
+            if self.tells && job.takes_names() {
+                s.moves_names(&mut change, now);
+            }
             match self.tells {
                 true => s.told_of_change(&change, job.takes_names(), now),
                 false => Vec::new(),
             }
         });
         // Others see the change before its answer comes. A program that was killed meanwhile changes nothing.
-        let is_dropped = told.is_empty() || Box::pin(self.untell(told)).await;
-        if !is_dropped || !self.moves_names(&change, job).await {
+        if !told.is_empty() && !Box::pin(self.untell(told)).await {
             job.settled = Some(Err(Errno::EINTR.into()));
         }
         Some(change)
@@ -73,6 +75,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn own_change_ends(&self, job: &mut Job<'_>, change: Change) {
         let To::Shard(shard) = job.to else { return };
         let takes_names = self.tells && job.takes_names();
+        if takes_names {
+            self.drop_moved(&change);
+        }
         let (told, now) = (job.told.as_mut().filter(|_| job.is_answered), self.port.boot());
         let left = self.shared.with(|s| {
             let left = match self.tells {

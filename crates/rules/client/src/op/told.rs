@@ -3,7 +3,6 @@
 
 mod drops;
 
-use crate::job::Job;
 use crate::lane::Lane;
 use crate::limits::{DROPS_AT_ONCE, LINES_AT_ONCE, OLD_LOOK_MS, VALIDITY_MARGIN_MS};
 use crate::port::{Cell, Port};
@@ -86,23 +85,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// A rename is about to be sent, with which the kernel moves names, and for how long they are valid. One may come to where it
-    /// would not be told: another change of that name may be made (this mount is told of none of its own), or no lease is on the
-    /// directory; from there to here names are not told from then on. So it is sent when the validity is over. `false`: nobody
-    /// waits any more.
-    pub(crate) async fn moves_names(&self, change: &Change, job: &Job<'_>) -> bool {
-        let [Some((dir, name)), Some((to_dir, to))] = &change.names else { return true };
-        if !self.tells || !job.takes_names() {
-            return true;
+    /// A rename is over: the kernel has moved names, with their validity. What it would not be told there it is to drop, as soon as the
+    /// request gives the directories back, which nobody waits for.
+    pub(crate) fn drop_moved(&self, change: &Change) {
+        for (dir, name) in self.shared.with(|s| s.moved_names(change, self.port.boot())) {
+            self.port.drop_name(dir, &name);
         }
-        let (from, to) = ((*dir, &**name), (*to_dir, &**to));
-        while let Some(until) = self.shared.with(|s| s.moves_names(from, to, self.port.boot())) {
-            if self.port.cancelled() {
-                return false;
-            }
-            self.port.pause(until.since(self.port.boot()).max(1)).await;
-        }
-        true
     }
 
     /// This mount is about to change these, or has changed them beside what it named. `false`: they are not dropped, and nobody waits
@@ -155,24 +143,39 @@ impl Shared {
         !matches!(known, Found::There(_, kind, _) if kind != Kind::Dir)
     }
 
-    /// Takes it down that names take their validity along; `Some`: not before then.
-    fn moves_names(&mut self, from: (Ino, &[u8]), to: (Ino, &[u8]), now: Millis) -> Option<Millis> {
-        let until = [(from, to), (to, from)].map(|((dir, name), (other, other_name))| {
-            let (until, _) = self.kernel.names.valid_until(dir, name).filter(|(until, _)| *until > now)?;
-            let is_covered = self.leases.believes(other, now).is_some() && !self.kernel.is_leaving(other);
-            if !is_covered {
-                self.kernel.names.leave_leases(dir, now);
-            }
-            let is_told = is_covered
-                && self.kernel.names.may_tell(other, other_name)
-                && self.leases.own.is_only_change(other, other_name);
-            (!is_told).then_some(until)
-        });
-        let until = until.into_iter().flatten().max();
-        if until.is_none() {
-            self.kernel.names.moves(from, to);
+    /// A rename is about to be sent: each of its names may be used for as long as the other (K13).
+    pub(crate) fn moves_names(&mut self, change: &mut Change, now: Millis) {
+        if let [Some((dir, name)), Some((to_dir, to))] = &change.names {
+            self.kernel.names.moves((*dir, name), (*to_dir, to));
+            let is_untold = |s: &mut Self, at: usize| s.is_untold(&change.names[at], now);
+            change.untold = [is_untold(self, 0), is_untold(self, 1)];
         }
-        until
+    }
+
+    /// Would this name not be told now? Nobody says that it is another where no lease is on the directory, nor where another change of
+    /// this mount may be made.
+    fn is_untold(&mut self, place: &Option<(Ino, Box<[u8]>)>, now: Millis) -> bool {
+        place.as_ref().is_some_and(|(dir, name)| {
+            let is_covered = self.leases.believes(*dir, now).is_some() && !self.kernel.is_leaving(*dir);
+            !is_covered || !self.leases.own.is_only_change(*dir, name)
+        })
+    }
+
+    /// Those of a rename that are not told where they are now, or were not when it was sent.
+    fn moved_names(&mut self, change: &Change, now: Millis) -> Vec<(Ino, Box<[u8]>)> {
+        let mut moved = Vec::new();
+        if change.names[1].is_none() {
+            return moved;
+        }
+        for (place, was_untold) in change.names.iter().zip(change.untold) {
+            if let Some((dir, name)) = place
+                && self.kernel.names.valid_until(*dir, name).is_some_and(|(until, _)| until > now)
+                && (was_untold || self.is_untold(place, now))
+            {
+                moved.push((*dir, name.clone()));
+            }
+        }
+        moved
     }
 
     /// A name by which a file can be asked for, so that the lease on its directory covers what the answer says: the kernel does not

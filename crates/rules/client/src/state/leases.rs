@@ -215,7 +215,7 @@ impl Leases {
     }
 
     /// Does the kernel use nothing that leases of `node` covered which have ended?
-    fn is_clean(&self, node: NodeId, now: Millis) -> bool {
+    pub fn is_clean(&self, node: NodeId, now: Millis) -> bool {
         self.shards.values().all(|of| of.node != node || of.unclean_until <= now)
     }
 
@@ -632,14 +632,17 @@ impl OfShard {
         let confirmed = self.unconfirmed.iter().filter(|(_, ino)| is_so(**ino)).map(|(number, _)| *number);
         let confirmed: Vec<u64> = confirmed.take(TOLD_AT_ONCE).collect();
         self.unconfirmed.retain(|number, _| confirmed.binary_search(number).is_err());
-        let (mut back, mut later) = (Vec::new(), VecDeque::new());
-        while let Some(given) = self.back.pop_front() {
-            match is_so(given.0) && back.len() < GIVEN_BACK_AT_ONCE {
-                true => back.push(given),
-                false => later.push_back(given),
+        let mut back = Vec::new();
+        for _ in 0..self.back.len() {
+            match self.back.pop_front() {
+                Some(given) if is_so(given.0) => back.push(given),
+                // Behind the others.
+                given => self.back.extend(given),
+            }
+            if back.len() == GIVEN_BACK_AT_ONCE {
+                break;
             }
         }
-        self.back = later;
         let is_empty = anew.is_none() && confirmed.is_empty() && back.is_empty();
         (!is_empty).then_some(Recalled { term: self.term, confirmed, back, anew })
     }

@@ -328,13 +328,13 @@ fn who_was_passed_over_listens_again() {
     assert!(!believes(&cluster, &lane, ROOT) && cluster.borrow().bells > bells);
     assert_eq!(lane.shared.borrow().nodes_to_hear().into_iter().collect::<Vec<_>>(), [METAD]);
     let (ear, asked) = (ear_beside(&cluster, &lane), cluster.borrow().count(Events::KIND));
-    assert_eq!(lane.shared.borrow().patience_of_ear(METAD, 1_000), 0);
+    assert_eq!(lane.shared.borrow().patience_of_ear(METAD, 1_000, Millis(0)), 0);
     block_on(ear.hear(METAD, 1_000)).unwrap();
     assert_eq!(cluster.borrow().count(Events::KIND), asked + 1);
     assert!(lane.shared.borrow().nodes_to_hear().is_empty());
     block_on(lane.getattr(ROOT)).unwrap();
     assert!(believes(&cluster, &lane, ROOT));
-    assert_eq!(lane.shared.borrow().patience_of_ear(METAD, 9_000), 1_000);
+    assert_eq!(lane.shared.borrow().patience_of_ear(METAD, 9_000, Millis(0)), 1_000);
 }
 
 /// Goal: a mount that cannot hear asks for no leases, be it that its questions are lost, refused, or cannot be read: nobody

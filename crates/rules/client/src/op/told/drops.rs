@@ -1,7 +1,7 @@
 //! How the kernel comes to drop what it was told, and who waits for that.
 
 use crate::lane::Lane;
-use crate::limits::{DROPS_AT_ONCE, NAME_LEFT_MS, NAME_PATIENCE_MS, UNKNOWN_PATIENCE_MS};
+use crate::limits::{DROPS_AT_ONCE, NAME_LEFT_MS, NAME_PATIENCE_MS, UNKNOWN_PATIENCE_MS, VALIDITY_MARGIN_MS};
 use crate::port::{Cell, Dropped, Port};
 use crate::state::{Drop, NameDrop, Shared};
 use alloc::collections::BTreeSet;
@@ -92,7 +92,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Dropped::Unknown if !self.shared.with(|s| s.limits.hasty_kernel) => Tried::Dropped,
             // A reply may make it yet (K6), or nobody was told.
             Dropped::Unknown | Dropped::Failed => self.is_over(until),
-            Dropped::Waits => self.drop_held(drop, notice, until).await,
+            Dropped::Waits => self.drop_held(drop, until),
         }
     }
 
@@ -101,13 +101,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// A request of this mount holds the directory, and may wait for the very change that is to be let pass.
-    async fn drop_held(&self, drop: &NameDrop, notice: P::Notice, until: Millis) -> Tried {
+    fn drop_held(&self, drop: &NameDrop, until: Millis) -> Tried {
         let now = self.port.boot();
         if until <= now {
             return Tried::Dropped;
         }
         self.shared.with(|s| s.kernel.names.sticks(drop.dir, now));
-        let left = until.since(now);
+        let left = until.since(now).saturating_sub(VALIDITY_MARGIN_MS);
         if left > NAME_LEFT_MS && !self.port.has_mounts() {
             let epoch = self.shared.with(|s| s.kernel.names.bumps(now));
             if self.port.drop_names() == Dropped::Done {
@@ -116,10 +116,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         self.shared.with(|s| s.kernel.names.waits());
-        match self.port.noticed(&notice, left.min(NAME_LEFT_MS)).await {
-            Dropped::Done => Tried::Dropped,
-            _ => self.is_over(until),
-        }
+        Tried::Late(until)
     }
 
     /// Waits until it is dropped. `false`: nobody waits any more.
@@ -203,7 +200,9 @@ impl Shared {
     /// In how many milliseconds something can be said to a shard of `node` that is not said because the kernel uses names.
     pub(crate) fn names_wait_for(&self, node: NodeId, now: Millis) -> Option<u64> {
         let of_node = self.leases.of_node(node);
-        let waits = of_node.flat_map(|(shard, until)| [self.kernel.waits_until(shard), until]);
-        waits.flatten().filter(|until| *until > now).min().map(|until| until.since(now))
+        // What is over of the first is said in the next round; of the second nothing need be said.
+        let ended = |until: &Millis| *until > now;
+        let waits = of_node.flat_map(|(shard, until)| [self.kernel.waits_until(shard), until.filter(ended)]);
+        waits.flatten().min().map(|until| until.since(now))
     }
 }

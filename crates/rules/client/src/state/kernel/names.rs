@@ -3,7 +3,7 @@
 //! One counts as told until its validity is over, and for so much longer as a reply may be applied late. While it is to be
 //! dropped, it is told nothing. A name that is absent is never told.
 
-use crate::limits::{LATE_MS, NAME_MS, STUCK_MAX, STUCK_MS, STUCK_NAME_MS, TOLD_NAMES_MAX, UNLENT_MS};
+use crate::limits::{LATE_MS, NAME_MS, STUCK_MAX, STUCK_MS, STUCK_NAME_MS, TOLD_NAMES_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::ops::Bound;
@@ -62,8 +62,8 @@ pub struct ToldNames {
     entries: u64,
     /// When all that was told of a shard is over.
     shards: BTreeMap<ShardId, Millis>,
-    /// Until then names of these directories may be told for no longer than so many milliseconds, and of all others.
-    brief: BTreeMap<Ino, (Millis, u64)>,
+    /// Until then names of these directories are told for a moment only, and those of all.
+    brief: BTreeMap<Ino, Millis>,
     all_brief: Millis,
     epoch: u64,
     /// What was told before this epoch is used no more.
@@ -91,28 +91,15 @@ impl ToldNames {
 
     /// For how many milliseconds at most a name in the directory is told.
     pub fn most(&self, dir: Ino, now: Millis) -> u64 {
-        match self.brief.get(&dir) {
-            Some((until, most)) if *until > now => *most,
-            _ if self.all_brief > now => STUCK_NAME_MS,
-            _ => NAME_MS,
-        }
+        let is_brief = self.all_brief > now || self.brief.get(&dir).is_some_and(|until| *until > now);
+        if is_brief { STUCK_NAME_MS } else { NAME_MS }
     }
 
     /// A request holds that directory while a name in it is to be dropped.
     pub fn sticks(&mut self, dir: Ino, now: Millis) {
-        self.are_brief(dir, (now.plus(STUCK_MS), STUCK_NAME_MS), now);
-    }
-
-    /// Names in it go by own renames to where no lease is, and nobody would say that they are others there.
-    pub fn leave_leases(&mut self, dir: Ino, now: Millis) {
-        self.are_brief(dir, (now.plus(UNLENT_MS), 0), now);
-    }
-
-    fn are_brief(&mut self, dir: Ino, brief: (Millis, u64), now: Millis) {
-        self.brief.retain(|_, (until, _)| *until > now);
+        self.brief.retain(|_, until| *until > now);
         if self.brief.len() < STUCK_MAX {
-            let known = self.brief.entry(dir).or_insert(brief);
-            *known = (known.0.max(brief.0), known.1.min(brief.1));
+            self.brief.insert(dir, now.plus(STUCK_MS));
         }
     }
 
@@ -124,6 +111,10 @@ impl ToldNames {
         let of = self.dirs.entry(dir).or_default();
         of.until = until.max(of.until);
         if let Some(told) = of.names.get_mut(name) {
+            let is_by_this = |(of, by): &(Ino, Arc<[u8]>)| (*of, &**by) == (dir, name);
+            if told.to != to && self.files.get(&told.to.ino).is_some_and(is_by_this) {
+                self.files.remove(&told.to.ino);
+            }
             let known = if told.epoch >= begun { told.until } else { Millis(0) };
             (told.until, told.to, told.epoch) = (known.max(until), to, epoch);
             told.is_anew = told.dropping > 0;
@@ -194,7 +185,8 @@ impl ToldNames {
     /// A name by which the kernel has this file and does not ask; it may lead elsewhere by now.
     pub fn of_file(&self, ino: Ino, now: Millis) -> Option<(Ino, Arc<[u8]>)> {
         let (dir, name) = self.files.get(&ino)?;
-        self.uses(*dir, name, now).then(|| (*dir, name.clone()))
+        let is_valid = self.valid_until(*dir, name).is_some_and(|(until, _)| until > now);
+        is_valid.then(|| (*dir, name.clone()))
     }
 
     /// Who calls has it dropped, and says so ([`ToldNames::dropped`]); `None`: there is nothing to drop.
@@ -361,10 +353,15 @@ mod tests {
         }
         assert!(told.over.len() < 5_300, "{}", told.over.len());
         assert_eq!((told.counts().0, told.files.len(), told.dirs.len()), (0, 0, 0));
+        // A name that leads to other files, one after the other, keeps none of them.
+        for ino in 100..200 {
+            told.tells((DIR, b"e"), LeadsTo { ino: Ino(ino), is_dir: false }, UNTIL);
+        }
+        assert_eq!(told.files.len(), 1);
     }
 
-    /// Goal: names of a directory whose lock was held are told for a moment only, for a while, and after an epoch those of all; those
-    /// of one from which names go to where no lease is are not told; no more of them are remembered than there may be.
+    /// Goal: names of a directory whose lock was held are told for a moment only, for a while, and after an epoch those of all; no
+    /// more directories are remembered than there may be.
     #[test]
     fn brief_directories() {
         let mut told = ToldNames::default();
@@ -374,12 +371,9 @@ mod tests {
         assert_eq!(told.most(DIR, later), NAME_MS);
         told.bumps(NOW);
         assert_eq!((told.most(Ino(6), NOW), told.most(Ino(6), later)), (STUCK_NAME_MS, NAME_MS));
-        told.leave_leases(DIR, NOW);
-        told.sticks(DIR, NOW);
-        assert_eq!((told.most(DIR, later), told.most(DIR, NOW.plus(UNLENT_MS))), (0, NAME_MS));
         (0..2 * STUCK_MAX as u64).for_each(|ino| told.sticks(Ino(ino), NOW));
         assert_eq!(told.brief.len(), STUCK_MAX);
-        told.sticks(Ino(7), NOW.plus(UNLENT_MS));
+        told.sticks(Ino(7), later);
         assert_eq!(told.brief.len(), 1);
     }
 }

@@ -17,6 +17,8 @@ pub struct Change {
     pub found: [Option<Ino>; 2],
     /// A directory of this shard goes, or moves, and it is not known which.
     pub some_dir_of: Option<ShardId>,
+    /// It is a rename, and the kernel would not be told these of its names.
+    pub untold: [bool; 2],
 }
 
 /// What became of a change.
