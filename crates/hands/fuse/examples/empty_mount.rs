@@ -16,13 +16,15 @@ fn value<T: std::str::FromStr>(name: &str, text: Option<String>) -> Result<T, St
     text.parse().map_err(|_| format!("{name}: \"{text}\" is not a number; {USAGE}"))
 }
 
-/// INIT, open flags and messages as Skep's mount has them, whose files of at most so many bytes are in the metadata.
+/// INIT, open flags, messages and validities as Skep's mount has them on a kernel that knows epochs. Its files of at most
+/// so many bytes are in the metadata.
 fn like_skep(config: &mut EmptyConfig, options: &mut FuseOptions, inline: u64) {
     // Nothing here is locked; but a mount that wants locks is told of every close.
     options.init.wanted = (InitFlags::DEFAULT & !InitFlags::AUTO_INVAL_DATA) | InitFlags::EXPLICIT_INVAL_DATA;
     config.open_flags = OpenFlags::KEEP_CACHE | OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES;
     config.pages_up_to = inline;
     config.flush = true;
+    (config.names, config.attributes) = (Duration::from_secs(1), Duration::from_millis(3_750));
 }
 
 fn run() -> Result<(), String> {
@@ -36,8 +38,9 @@ fn run() -> Result<(), String> {
         match argument.as_str() {
             "--ttl" => {
                 let seconds: f64 = value("--ttl", arguments.next())?;
-                config.valid =
+                let valid =
                     Duration::try_from_secs_f64(seconds).map_err(|error| format!("--ttl: {error}"))?;
+                (config.names, config.attributes, config.attributes_changed) = (valid, valid, valid);
             }
             "--direct-io" => config.open_flags = OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES,
             "--pages" => config.open_flags = OpenFlags::KEEP_CACHE,

@@ -151,10 +151,16 @@ pub enum Canary {
     AcksRecallBeforeInval,
     /// What a kernel does not know yet counts as dropped.
     AnswerOvertakesNotify,
+    /// A file is opened without asking though its close is on its way.
+    ErasesLeasedOpen,
+    /// Names that are taken back stay valid in kernels.
+    ForgetsToldNames,
+    /// A kernel takes validity along with a name, and its mount does not know.
+    RenamesUntold,
 }
 
 impl Canary {
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 51] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -203,6 +209,9 @@ impl Canary {
         Self::CoverFollowsNewName,
         Self::AcksRecallBeforeInval,
         Self::AnswerOvertakesNotify,
+        Self::ErasesLeasedOpen,
+        Self::ForgetsToldNames,
+        Self::RenamesUntold,
     ];
 
     /// Is it wrong with leases?
@@ -295,6 +304,9 @@ impl Canary {
             Self::CoverFollowsNewName => "cover-follows-new-name",
             Self::AcksRecallBeforeInval => "acks-recall-before-inval",
             Self::AnswerOvertakesNotify => "answer-overtakes-notify",
+            Self::ErasesLeasedOpen => "erases-leased-open",
+            Self::ForgetsToldNames => "forgets-told-names",
+            Self::RenamesUntold => "renames-untold",
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Moment {
     Held,
     /// Answers to who looks are held up, and overtaken by what is taken back of them.
     Overtaken,
+    /// Files are read again and again, and lose their names while they are open.
+    Reopened,
 }
 
 impl Moment {
@@ -60,9 +62,10 @@ impl Moment {
             Some(Canary::KeepsLeaseOverTerm) => return Some(Self::LastAnswer),
             Some(Canary::GivenUpCreate) => return Some(Self::GivenUp),
             Some(Canary::ReopensUnseen) => return Some(Self::Forgotten),
-            Some(Canary::CoverFollowsNewName) => return Some(Self::Renamed),
+            Some(Canary::CoverFollowsNewName | Canary::RenamesUntold) => return Some(Self::Renamed),
             Some(Canary::AcksRecallBeforeInval) => return Some(Self::Held),
             Some(Canary::AnswerOvertakesNotify) => return Some(Self::Unapplied),
+            Some(Canary::ErasesLeasedOpen) => return Some(Self::Reopened),
             Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {
                 return Some(Self::Overtaken);
             }
@@ -77,6 +80,7 @@ impl Moment {
             Self::Unapplied,
             Self::Held,
             Self::Overtaken,
+            Self::Reopened,
         ];
         rng.percent(SOME).then(|| rng.pick(&all))
     }
@@ -88,6 +92,7 @@ impl Moment {
             Self::Forgotten => FORGOTTEN_DEEDS,
             Self::Renamed => RENAMED_DEEDS,
             Self::Unapplied | Self::Held => HELD_DEEDS,
+            Self::Reopened => REOPENED_DEEDS,
         };
         let mut left = rng.below(deeds.iter().map(|(_, share)| share).sum());
         for (deed, share) in deeds {
@@ -106,13 +111,14 @@ impl Moment {
 }
 
 /// What lanes do among all others, by its number in `together.rs`, with how often: a create, an unlink, a link, a rename, a
-/// change of mode, a look, or any.
+/// change of mode, a look, a read, or any.
 type Deeds = [(u64, u64); 6];
 const FORGOTTEN_DEEDS: Deeds = [(0, 40), (4, 25), (11, 30), (6, 0), (7, 5), (10, 0)];
 const RENAMED_DEEDS: Deeds = [(0, 15), (4, 10), (11, 20), (6, 25), (7, 25), (10, 5)];
 const HELD_DEEDS: Deeds = [(0, 15), (4, 5), (11, 5), (6, 5), (7, 65), (10, 5)];
+const REOPENED_DEEDS: Deeds = [(0, 20), (4, 15), (13, 50), (6, 0), (7, 5), (10, 10)];
 /// Of all that there are.
-const ANY: u64 = 13;
+pub const ANY: u64 = 14;
 
 /// Does a request of this kind change a name?
 fn changes_a_name(kind: u16) -> bool {
@@ -214,6 +220,7 @@ mod tests {
             Moment::Unapplied,
             Moment::Held,
             Moment::Overtaken,
+            Moment::Reopened,
         ] {
             assert!(drawn.contains(&moment));
             assert!((0..100).all(|_| moment.deed(&mut rng) < ANY));

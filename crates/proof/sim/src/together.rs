@@ -4,7 +4,7 @@
 use crate::Canary;
 use crate::arena::{BOX, Names, Version};
 use crate::drive::read;
-use crate::moments::Moment;
+use crate::moments::{ANY, Moment};
 use crate::program::{Actor, Failed, session_of};
 use crate::vfs::{Made, Vfs};
 use skep_client::{CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
@@ -43,6 +43,8 @@ enum Deed {
     Rename(&'static [u8], &'static [u8], RenameHow),
     Chmod(&'static [u8], Mode),
     Find(&'static [u8]),
+    /// Opened, and read for a while.
+    Read(&'static [u8]),
     /// With attributes, or without.
     List(bool),
 }
@@ -109,7 +111,7 @@ impl Actor {
         }
         let kind = match hub.lending.moment {
             Some(moment) => moment.deed(&mut hub.rng),
-            None => hub.rng.below(13),
+            None => hub.rng.below(ANY),
         };
         match kind {
             0 | 1 => Deed::Create(one),
@@ -124,6 +126,7 @@ impl Actor {
                 Deed::Rename(one, two, RenameHow { no_replace, exchange })
             }
             9 => Deed::List(hub.rng.percent(50)),
+            13 => Deed::Read(one),
             10 => Deed::Chmod(one, 0o600 + hub.rng.below(0o200) as Mode),
             _ => Deed::Find(one),
         }
@@ -218,6 +221,7 @@ impl Actor {
             Deed::Rename(from, to, how) => vfs.rename(from, to, how).await.map(|()| Told::Done),
             Deed::Chmod(name, mode) => vfs.chmod(name, mode).await.map(|()| Told::Done),
             Deed::Find(name) => vfs.stat(name).await.map(|(ino, _)| Told::Found(ino)),
+            Deed::Read(name) => self.read_while_open(name).await,
             Deed::List(plus) => vfs.list(plus).await.map(Told::Listed),
         }
     }
@@ -236,6 +240,45 @@ impl Actor {
             let _ = self.lane.flush(handle, 0).await;
             self.vfs().sleep(ms / 2).await;
         }
+    }
+
+    /// What is open is there, and stays as it was, whatever becomes of its name. (Nobody writes to it but who made it.)
+    async fn read_while_open(&self, name: &'static [u8]) -> Result<Told, Errno> {
+        let vfs = self.vfs();
+        let ino = vfs.find(name).await?;
+        let opened = self.lane.open(ino, OpenHow { mode: OpenMode::Read, ..PLAIN }).await?;
+        if opened.attr.kind != Kind::File {
+            self.lane.release(opened.handle).await;
+            return Ok(Told::Found(ino));
+        }
+        let (session, cuts) = (session_of(&self.shared), self.hub.borrow().cuts.len());
+        let mut before = Vec::new();
+        for _ in 0..3 {
+            let is_there = self.lane.getattr(ino).await.map(drop);
+            let is_open = read(&self.lane, opened.handle, 0, 100).await;
+            let is_open = is_there.and(is_open);
+            let is_steady = session_of(&self.shared) == session && self.hub.borrow().cuts.len() == cuts;
+            let what = match is_open {
+                Ok(now) if now.starts_with(&before) => {
+                    before = now;
+                    None
+                }
+                Ok(now) => Some(format!("{} and then {}", before.escape_ascii(), now.escape_ascii())),
+                Err(Errno::EINTR) => None,
+                Err(errno) => Some(format!("{errno}")),
+            };
+            if let Some(what) = what.filter(|_| is_steady) {
+                self.hub.borrow_mut().fail(format!(
+                    "{}: {} is open, and gives {what}",
+                    self.id,
+                    name.escape_ascii()
+                ));
+            }
+            let ms = self.hub.borrow_mut().rng.below(OPEN_MS);
+            vfs.sleep(ms).await;
+        }
+        self.lane.release(opened.handle).await;
+        Ok(Told::Found(ino))
     }
 
     /// As the kernel opens with O_CREAT: it looks, checks and opens what is there; what it makes after it found nothing it
@@ -388,7 +431,7 @@ fn judge(
     let ensure = |truth: bool, what: &str| if truth { Ok(()) } else { Err(what.to_owned()) };
     match (deed, told) {
         (_, Err(Errno::EINTR)) => Ok(()),
-        (Deed::Find(name) | Deed::Open(name), Ok(Told::Found(ino))) => {
+        (Deed::Find(name) | Deed::Read(name) | Deed::Open(name), Ok(Told::Found(ino))) => {
             ensure(some(&|names| names.get(name) == Some(ino)), "that name never led there")
         }
         (Deed::List(_), Ok(Told::Listed(found))) => judge_list(found, states),
@@ -413,7 +456,7 @@ fn judge(
             // Who finds the inode first and does something with it then: it may have lost its last name in between.
             let moved = |from: &[u8]| states.windows(2).any(|pair| pair[0].get(from) != pair[1].get(from));
             match *errno {
-                Errno::ENOENT if matches!(deed, Deed::Link(name, _) | Deed::Chmod(name, _) | Deed::Find(name) if moved(name)) => {
+                Errno::ENOENT if matches!(deed, Deed::Link(name, _) | Deed::Chmod(name, _) | Deed::Find(name) | Deed::Read(name) if moved(name)) => {
                     Ok(())
                 }
                 Errno::ENOENT => ensure(some(&missing), "the name was there all the time"),
@@ -432,6 +475,7 @@ fn needs(deed: Deed) -> (Vec<&'static [u8]>, Option<&'static [u8]>) {
         Deed::Unlink(name)
         | Deed::Rmdir(name)
         | Deed::Find(name)
+        | Deed::Read(name)
         | Deed::Chmod(name, _)
         | Deed::Open(name) => (vec![name], None),
         Deed::Link(from, to) => (vec![from], Some(to)),

@@ -31,6 +31,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok &= self.settle_locks().await;
         self.punch_strays().await;
         self.look_at_losses().await;
+        self.close_unused();
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
         self.drop_idle_pages().await;

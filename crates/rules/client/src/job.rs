@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use skep_types::{
     ClientId, Decode, DecodeError, Encode, Errno, Incarnation, Ino, NodeId, Reader, ShardId, TargetId,
 };
-use skep_wire::meta::{Events, Recalled, RemoveDir, Rename, ShardCall, ShardStamp, Unlink, Wish};
+use skep_wire::meta::{Closed, Events, Recalled, RemoveDir, Rename, ShardCall, ShardStamp, Unlink, Wish};
 use skep_wire::{Message, Refusal};
 
 /// To whom a request goes. Which node that is, the map says at every try.
@@ -141,6 +141,16 @@ impl Job<'_> {
             let head = self.body.len() - r.remaining();
             self.body.splice(..head, ShardCall { epoch, wish, lapses, ..call }.to_bytes());
         }
+    }
+
+    /// It says also that this is closed.
+    pub fn closing(mut self, closed: Option<Closed>) -> Self {
+        let mut r = Reader::new(&self.body);
+        if let (Some(_), Ok(call)) = (closed, ShardCall::decode(&mut r)) {
+            let head = self.body.len() - r.remaining();
+            self.body.splice(..head, ShardCall { closed, ..call }.to_bytes());
+        }
+        self
     }
 
     /// May its answer give leases? Those that wait for long, and are about none, would only be waited for.

@@ -32,6 +32,10 @@ pub const ACLS_MAX: usize = 4_096;
 pub const INLINE_CACHE_MAX: usize = 32 << 20;
 /// Closes waiting for housekeeping; the release that reaches it sends them itself.
 pub const CLOSES_MAX: usize = 4_096;
+/// Opens that are kept when no program needs them any more; with one more the one goes that nobody used for longest.
+pub const KEPT_OPENS_MAX: usize = 16_384;
+/// One that nobody has used for so long is closed.
+pub const KEPT_OPENS_MS: u64 = 60_000;
 /// Inodes of one `Close` or `Reclaim` request, and locks of one `Reclaim`.
 pub const TOLD_AT_ONCE: usize = 4_096;
 /// Longest wait of one question for events.
@@ -181,6 +185,10 @@ pub struct Limits {
     pub canary_keeps_layout: bool,
     /// A fault on purpose: layouts and what else was known outlive the session.
     pub canary_keeps_beliefs: bool,
+    /// As [`KEPT_OPENS_MAX`].
+    pub kept_max: usize,
+    /// As [`KEPT_OPENS_MS`].
+    pub kept_ms: u64,
     /// As [`CHANGED_MAX`].
     pub changed_max: usize,
     /// A fault on purpose: an fsync takes changes off the list that it did not wait for.
@@ -222,6 +230,12 @@ pub struct Limits {
     pub canary_revives: bool,
     /// A fault on purpose: what is recalled is confirmed before the kernel has dropped it (*acks-recall-before-inval*).
     pub canary_confirms_first: bool,
+    /// A fault on purpose: names that are taken back stay valid in the kernel (*forgets-told-names*).
+    pub canary_forgets_told_names: bool,
+    /// A fault on purpose: a rename does not take along that its names are told (*renames-untold*).
+    pub canary_renames_untold: bool,
+    /// A fault on purpose: a file is opened without asking though its close is on its way (*erases-leased-open*).
+    pub canary_erases_opens: bool,
     /// A fault on purpose: what the kernel does not know yet counts as dropped (*answer-overtakes-notify*).
     pub canary_unknown_is_gone: bool,
 }
@@ -240,6 +254,8 @@ impl Default for Limits {
             told_at_once: TOLD_AT_ONCE,
             canary_keeps_layout: false,
             canary_keeps_beliefs: false,
+            kept_max: KEPT_OPENS_MAX,
+            kept_ms: KEPT_OPENS_MS,
             changed_max: CHANGED_MAX,
             canary_forgets_touched: false,
             canary_tells_the_first: false,
@@ -260,6 +276,9 @@ impl Default for Limits {
             canary_forgets_doubts: false,
             canary_revives: false,
             canary_confirms_first: false,
+            canary_forgets_told_names: false,
+            canary_renames_untold: false,
+            canary_erases_opens: false,
             canary_unknown_is_gone: false,
         }
     }

@@ -6,7 +6,7 @@ use crate::port::{Cell, MGMTD, Port};
 use crate::state::{Shards, Shared};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Incarnation, LogIndex, NodeId, ShardId, Term};
+use skep_types::{ClientId, Incarnation, LogIndex, Millis, NodeId, ShardId, Term};
 use skep_wire::Message;
 use skep_wire::meta::{OpenMode, Reclaim, ReclaimReply, Reclaimed, ReclaimedLock, Sync};
 
@@ -209,6 +209,8 @@ impl Shared {
     /// What `shard` is to be told, put together now; see [`Shards::tells`].
     fn report(&mut self, shard: ShardId) -> Option<Report> {
         let term = self.shards.tells(shard)?;
+        // Where it is the first report of a term, the shard may know these by their opens.
+        self.close_all_kept_of(shard, Millis(0));
         Some(Report { shard, term, opens: self.opens_of(shard), locks: self.locks.of_shard(shard) })
     }
 

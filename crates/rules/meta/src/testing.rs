@@ -77,6 +77,8 @@ pub struct Bed {
     pub wants_map: bool,
     /// Clients that wish for leases, and how often theirs have lapsed.
     pub wishes: BTreeMap<u64, u64>,
+    /// The next request says that this is closed.
+    pub closing: Option<Closed>,
 }
 
 /// The cluster's key of names.
@@ -183,6 +185,7 @@ impl Bed {
             warnings: vec![],
             wants_map: false,
             wishes: BTreeMap::new(),
+            closing: None,
         };
         bed.start(&[]);
         bed
@@ -442,7 +445,8 @@ impl Bed {
         };
         let lapses = self.wishes.get(&who.client).copied().filter(|_| role == Role::Client);
         let wish = lapses.map(|_| Wish::SHARED);
-        let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq), epoch: 1, wish, lapses };
+        let closed = self.closing.take();
+        let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq), epoch: 1, wish, lapses, closed };
         self.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
         to
     }

@@ -20,8 +20,12 @@ const O_APPEND: u32 = 0o2000;
 /// How the empty file system treats the kernel's caches.
 #[derive(Clone, Copy, Debug)]
 pub struct EmptyConfig {
-    /// Cache time of names and attributes.
-    pub valid: Duration,
+    /// How long the kernel may use names.
+    pub names: Duration,
+    /// The same of attributes, in answers to look-ups, listings and questions for them.
+    pub attributes: Duration,
+    /// The same in answers to what makes or changes something.
+    pub attributes_changed: Duration,
     /// Flags of every opened file.
     pub open_flags: OpenFlags,
     /// Files of at most this size, but not empty ones, that are opened for reading only are read through the
@@ -35,11 +39,19 @@ pub struct EmptyConfig {
 impl Default for EmptyConfig {
     /// Nothing cached.
     fn default() -> Self {
-        EmptyConfig { valid: Duration::ZERO, open_flags: OpenFlags::default(), pages_up_to: 0, flush: false }
+        EmptyConfig::valid_for(Duration::ZERO)
     }
 }
 
 impl EmptyConfig {
+    /// The kernel may use everything for so long.
+    #[must_use]
+    pub fn valid_for(time: Duration) -> Self {
+        let open_flags = OpenFlags::default();
+        let (names, attributes, attributes_changed) = (time, time, time);
+        EmptyConfig { names, attributes, attributes_changed, open_flags, pages_up_to: 0, flush: false }
+    }
+
     /// Flags of a file of this size, opened with these flags of `open(2)`.
     fn opened(&self, size: u64, flags: u32) -> OpenFlags {
         let reads_only = flags & (O_ACCMODE | O_APPEND) == O_RDONLY;

@@ -2,7 +2,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use super::tree::{FIRST_COOKIE, Node, Tree, now};
+use super::tree::{FIRST_COOKIE, Tree, now};
 use super::{EmptyWorker, O_APPEND};
 use crate::{
     Attr, AttrReply, Context, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileKind, Filesystem,
@@ -25,10 +25,6 @@ impl EmptyWorker {
         self.shared.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn attr_reply(&self, node: &Node) -> AttrReply {
-        AttrReply { attr: node.attr, attr_valid: self.shared.config.valid }
-    }
-
     /// The entry of an inode, counted as a lookup.
     fn entry(&self, tree: &mut Tree, ino: u64) -> Result<Entry, Errno> {
         tree.looked_up(ino);
@@ -36,15 +32,20 @@ impl EmptyWorker {
     }
 
     fn entry_uncounted(&self, tree: &Tree, ino: u64) -> Result<Entry, Errno> {
-        let node = tree.node(ino)?;
-        let valid = self.shared.config.valid;
-        Ok(Entry { ino, generation: node.generation, attr: node.attr, entry_valid: valid, attr_valid: valid })
+        let (node, config) = (tree.node(ino)?, &self.shared.config);
+        let (entry_valid, attr_valid) = (config.names, config.attributes);
+        Ok(Entry { ino, generation: node.generation, attr: node.attr, entry_valid, attr_valid })
+    }
+
+    /// The entry of an inode that was just made, or got another name.
+    fn made(&self, tree: &mut Tree, ino: u64) -> Result<Entry, Errno> {
+        Ok(Entry { attr_valid: self.shared.config.attributes_changed, ..self.entry(tree, ino)? })
     }
 
     fn make(&self, cx: &Context<'_>, parent: u64, name: &[u8], mode: u32, rdev: u32) -> Result<Entry, Errno> {
         let mut tree = self.tree();
         let ino = tree.create(parent, name, mode & !(cx.umask & 0o777), (cx.uid, cx.gid), rdev)?;
-        self.entry(&mut tree, ino)
+        self.made(&mut tree, ino)
     }
 
     fn list(&self, ino: u64, offset: u64, sink: &mut DirSink<'_>, plus: bool) -> Result<(), Errno> {
@@ -118,7 +119,7 @@ impl Filesystem for EmptyWorker {
     }
 
     async fn getattr(&self, _cx: &Context<'_>, ino: u64, _fh: Option<u64>) -> Result<AttrReply, Errno> {
-        Ok(self.attr_reply(self.tree().node(ino)?))
+        Ok(AttrReply { attr: self.tree().node(ino)?.attr, attr_valid: self.shared.config.attributes })
     }
 
     async fn setattr(&self, _cx: &Context<'_>, ino: u64, set: &SetAttr) -> Result<AttrReply, Errno> {
@@ -139,7 +140,7 @@ impl Filesystem for EmptyWorker {
         attr.atime = set.atime.map_or(attr.atime, time_of);
         attr.mtime = set.mtime.map_or(attr.mtime, time_of);
         attr.ctime = now();
-        Ok(self.attr_reply(node))
+        Ok(AttrReply { attr: node.attr, attr_valid: self.shared.config.attributes_changed })
     }
 
     async fn readlink(&self, _cx: &Context<'_>, ino: u64, out: &mut [u8]) -> Result<usize, Errno> {
@@ -183,7 +184,7 @@ impl Filesystem for EmptyWorker {
         let node = tree.node_mut(ino)?;
         node.target = target.into();
         node.attr.size = target.len() as u64;
-        self.entry(&mut tree, ino)
+        self.made(&mut tree, ino)
     }
 
     async fn rename(
@@ -204,7 +205,7 @@ impl Filesystem for EmptyWorker {
     async fn link(&self, _cx: &Context<'_>, ino: u64, parent: u64, name: &[u8]) -> Result<Entry, Errno> {
         let mut tree = self.tree();
         tree.link(ino, parent, name)?;
-        self.entry(&mut tree, ino)
+        self.made(&mut tree, ino)
     }
 
     async fn open(&self, _cx: &Context<'_>, ino: u64, request: &OpenRequest) -> Result<Opened, Errno> {

@@ -109,7 +109,7 @@ fn daemon_to_be_killed() {
     let Some(target) = std::env::var_os(CHILD) else { return };
     let transport = std::env::var(TRANSPORT).unwrap().parse().unwrap();
     let device = Fuse::mount(&MountOptions::new(target), options(transport)).unwrap();
-    let config = EmptyConfig { valid: Duration::from_secs(3600), ..EmptyConfig::default() };
+    let config = EmptyConfig::valid_for(Duration::from_secs(3600));
     device.run(&EmptyMount::new(config)).unwrap();
 }
 

@@ -14,7 +14,7 @@ use crate::served::{Served, options};
 use crate::watched::{Watched, pattern};
 
 fn empty(transport: Transport, valid: Duration) -> Served {
-    Served::new(EmptyMount::new(EmptyConfig { valid, ..EmptyConfig::default() }), options(transport))
+    Served::new(EmptyMount::new(EmptyConfig::valid_for(valid)), options(transport))
 }
 
 fn names_life(transport: Transport, valid: Duration) {

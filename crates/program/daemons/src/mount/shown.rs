@@ -104,6 +104,7 @@ impl MountPages {
             ("attributes", spared.attributes),
             ("listing", spared.listings),
             ("extended", spared.extended),
+            ("open", spared.opens),
         ] {
             family.value(&[("what", what)], value);
         }

@@ -22,7 +22,7 @@ pub const INODE_TABLE: u8 = 2;
 /// That of growths that were given up while their owners may have been copying.
 const DEAD_GROWTH_TABLE: u8 = 14;
 /// What must become 0 once nobody does anything.
-const LEFT_OVER: [&str; 13] = [
+const LEFT_OVER: [&str; 14] = [
     "transactions",
     "moves",
     "seals",
@@ -30,6 +30,7 @@ const LEFT_OVER: [&str; 13] = [
     "waiting",
     "errands",
     "deletions_loaded",
+    "deletions_left_out",
     "trims",
     "orphans",
     "growths",

@@ -11,11 +11,12 @@ use crate::lending::hear_events;
 use crate::locking::keep_locks;
 use crate::looking::look_on;
 use crate::loss::{Harm, Stored};
+use crate::moments::Moment;
 use crate::port::{SharedRef, SimPort};
 use crate::program::{Actor, BookRef, attach, keep_house, keep_synced};
 use crate::queue::Event;
 use crate::task::Task;
-use skep_client::limits::{CHANGED_MAX, TOLD_AT_ONCE};
+use skep_client::limits::{CHANGED_MAX, KEPT_OPENS_MAX, KEPT_OPENS_MS, TOLD_AT_ONCE};
 use skep_client::{Lane, Limits, Shared};
 use skep_types::{Millis, NodeId, ShardId};
 use std::cell::RefCell;
@@ -294,13 +295,21 @@ impl World {
     }
 }
 
+/// For so long opens that nobody needs are kept in some seeds.
+const KEPT_BRIEFLY_MS: u64 = 300;
+
 /// What holds for every client of this seed.
 pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
+    let is_reopened = Moment::draw(seed, canary) == Some(Moment::Reopened);
     Limits {
         // So small in half the seeds that what a client opens, locks and closes is told in several parts.
         told_at_once: if seed & 2 == 0 { TOLD_AT_ONCE } else { 1 + (seed >> 2) as usize % 3 },
         canary_keeps_layout: canary == Some(Canary::KeepsLayout),
         canary_keeps_beliefs: canary == Some(Canary::ZeroForDead),
+        // Few in half of the seeds, and for a short time in a quarter.
+        kept_max: if seed & 32 == 0 || is_reopened { KEPT_OPENS_MAX } else { (seed >> 6) as usize % 3 },
+        kept_ms: if seed & 768 == 0 || is_reopened { KEPT_BRIEFLY_MS } else { KEPT_OPENS_MS },
+        canary_erases_opens: canary == Some(Canary::ErasesLeasedOpen),
         // Small in a quarter of them: the shard is to sync now and then before more is changed.
         changed_max: if seed & 24 == 0 { 6 } else { CHANGED_MAX },
         canary_forgets_touched: canary == Some(Canary::ForgetsTouched),
@@ -314,6 +323,8 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         canary_forgets_doubts: canary == Some(Canary::GivenUpCreate),
         canary_revives: canary == Some(Canary::RevivedByLateAnswer),
         canary_confirms_first: canary == Some(Canary::AcksRecallBeforeInval),
+        canary_forgets_told_names: canary == Some(Canary::ForgetsToldNames),
+        canary_renames_untold: canary == Some(Canary::RenamesUntold),
         canary_unknown_is_gone: canary == Some(Canary::AnswerOvertakesNotify),
         ..Limits::default()
     }

@@ -133,7 +133,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reply = reply.map_err(|refusal| refusal.status)?;
         let EventsReply { events, number } = reply.read().map_err(|refusal| refusal.status)?;
         let now = self.port.boot();
-        let begun = self.shared.with(|s| {
+        let waits = self.shared.with(|s| {
             // The channel is the server's, whichever shard it was asked through.
             if s.nodes.has_ended(reply.node, reply.incarnation) {
                 return false;
@@ -155,9 +155,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if reply.client == s.client() {
                 s.nodes.confirm_events(reply.node, number);
             }
-            begun
+            begun || !s.closes.is_empty()
         });
-        if begun {
+        if waits {
             self.port.work_waits();
         }
         Ok(())

@@ -14,6 +14,7 @@ mod entry;
 mod events;
 mod grow;
 mod inspect;
+mod kept;
 mod known;
 mod list;
 mod lock;

@@ -51,6 +51,11 @@ pub struct Opened {
     pub created: bool,
 }
 
+/// The shard has no room for one more open.
+fn is_full<T>(result: &Result<T, Refusal>) -> bool {
+    result.as_ref().is_err_and(|refusal| refusal.status.as_errno() == Some(Errno::ENFILE))
+}
+
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn open(&self, ino: Ino, how: OpenHow) -> Result<Opened, Errno> {
         self.errno(self.open_file(ino, how).await)
@@ -58,6 +63,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn open_file(&self, ino: Ino, how: OpenHow) -> Result<Opened, Refusal> {
         self.shared.with(|s| s.handles.has_room())?;
+        if let Some(opened) = self.open_known(ino, how).await {
+            return opened;
+        }
+        let opened = self.open_told(ino, how).await;
+        if is_full(&opened) && self.make_room_for_opens().await {
+            self.open_told(ino, how).await
+        } else {
+            opened
+        }
+    }
+
+    async fn open_told(&self, ino: Ino, how: OpenHow) -> Result<Opened, Refusal> {
         if how.truncate {
             self.announce_truncate(ino).await?;
             self.shared.with(|s| s.inodes.entry(ino).truncating += 1);
@@ -109,7 +126,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         create: CreateHow,
         how: OpenHow,
     ) -> Result<Opened, Errno> {
-        self.errno(self.create_file(parent, bytes, create, how).await)
+        let mut made = self.create_file(parent, bytes, create, how).await;
+        if is_full(&made) && self.make_room_for_opens().await {
+            made = self.create_file(parent, bytes, create, how).await;
+        }
+        self.errno(made)
     }
 
     /// As a kernel asks: it has looked for the name, found none, and takes whatever it is given for a new file, of which it
@@ -205,22 +226,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // Not before the truncate is noted: a write or an append that looked in between would be marked, and forgotten.
                 s.truncation_ends(ino, true);
             }
-            let (losses, losses_before) = (s.losses_before_open(ino), s.untold.newest());
-            let handle = s.handles.add_file(FileHandle {
-                ino,
-                mode: how.mode,
-                sync: how.sync,
-                cached: false,
-                losses,
-                losses_before,
-                lock_lost: false,
-            })?;
+            let handle = s.add_handle(ino, how)?;
+            let since = s.known_since(ino, &reply.stamp);
             let inode = s.inodes.entry(ino);
             inode.opening -= 1;
-            match how.mode.writes() {
-                true => inode.writers += 1,
-                false => inode.readers += 1,
-            }
+            inode.keeps = reply.stamp.keeps == Some(true);
+            inode.known_since = since;
             Ok((Opened { handle, attr, inline, created }, live))
         });
         match result {
@@ -230,20 +241,23 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.may_be_told(&opened.attr);
                 Ok(opened)
             }
-            Ok((opened, live)) => {
-                let fresh = self.freshen_pages(ino, live, None).await;
-                if !fresh || self.before_told(&opened.attr).await.is_err() {
-                    Box::pin(self.release(opened.handle)).await;
-                    return Err(self.pages_stay().into());
-                }
-                Ok(opened)
-            }
+            Ok((opened, live)) => self.opened_fresh(opened, live).await,
             Err(errno) => {
                 self.open_failed(ino);
                 let errno: Errno = errno;
                 Err(errno.into())
             }
         }
+    }
+
+    /// No page of the kernel is older than what is opened. `live`: others write to it.
+    pub(crate) async fn opened_fresh(&self, opened: Opened, live: bool) -> Result<Opened, Refusal> {
+        let fresh = self.freshen_pages(opened.attr.ino, live, None).await;
+        if !fresh || self.before_told(&opened.attr).await.is_err() {
+            Box::pin(self.release(opened.handle)).await;
+            return Err(self.pages_stay().into());
+        }
+        Ok(opened)
     }
 
     /// An open came to nothing (or nobody knows): the shard is told of a close when it was the only one.
@@ -273,7 +287,9 @@ impl Shared {
     fn open_begins(&mut self, ino: Ino, how: OpenHow) -> Open {
         let open_seq = self.next_open_seq();
         self.closes.cancel(ino);
+        self.kept.take(ino);
         let inode = self.inodes.entry(ino);
+        (inode.keeps, inode.known_since) = (false, 0);
         let shared = inode.writers + inode.opening > 0;
         inode.opening += 1;
         inode.open_seq = open_seq;
@@ -294,6 +310,7 @@ impl Shared {
         }
         let overtaken = inode.open_seq > open_seq;
         inode.open_seq = inode.open_seq.max(open_seq);
+        self.kept.take(ino);
         if !overtaken {
             self.closes.cancel(ino);
         }
@@ -323,11 +340,41 @@ impl Shared {
         attr
     }
 
-    /// When nothing uses `ino` any more: its close is queued. `true`: housekeeping has new work.
+    /// A program has one more handle of it.
+    pub(crate) fn add_handle(&mut self, ino: Ino, how: OpenHow) -> Result<Handle, Errno> {
+        let (losses, losses_before) = (self.losses_before_open(ino), self.untold.newest());
+        let handle = self.handles.add_file(FileHandle {
+            ino,
+            mode: how.mode,
+            sync: how.sync,
+            cached: false,
+            losses,
+            losses_before,
+            lock_lost: false,
+        })?;
+        let inode = self.inodes.entry(ino);
+        match how.mode.writes() {
+            true => inode.writers += 1,
+            false => inode.readers += 1,
+        }
+        Ok(handle)
+    }
+
+    /// When nothing uses `ino` any more: it is kept, or its close is queued. `true`: housekeeping has new work.
     pub(crate) fn unused(&mut self, ino: Ino, now: Millis) -> bool {
         if self.inodes.get(ino).is_none_or(|inode| inode.uses() > 0) {
             return false;
         }
+        if !self.is_worth_keeping(ino) {
+            return self.is_closed(ino, now);
+        }
+        let first = self.closes.is_empty();
+        self.kept.keep(ino, now);
+        self.kept.count() > self.limits.kept_max && self.close_oldest(now) && first
+    }
+
+    /// Its close is queued. `true`: housekeeping has new work.
+    pub(crate) fn is_closed(&mut self, ino: Ino, now: Millis) -> bool {
         let first = self.closes.is_empty();
         let open_seq = self.next_open_seq();
         self.inodes.entry(ino).open_seq = open_seq;

@@ -56,7 +56,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let now = self.port.boot();
         let told = self.shared.with(|s| {
             s.own_change_begins(&mut change, job.moves_dirs(), now);
-            if self.tells && job.takes_names() {
+            if self.tells && job.takes_names() && !s.limits.canary_renames_untold {
                 s.moves_names(&mut change, now);
             }
             match self.tells {
@@ -137,10 +137,12 @@ impl Shared {
             (RecallKind::Name, Some(name), entry) => {
                 self.names.forget_name(recall.ino, name.as_bytes());
                 self.kernel.drop_soon(recall.ino, now);
-                self.kernel.drop_name_soon(recall.ino, name.as_bytes(), now);
-                entry.into_iter().for_each(|entry| self.forget_told(entry, now));
+                if !self.limits.canary_forgets_told_names {
+                    self.kernel.drop_name_soon(recall.ino, name.as_bytes(), now);
+                }
+                entry.into_iter().for_each(|entry| self.forget_entry(entry, now));
             }
-            (RecallKind::Entry, _, Some(entry)) => self.forget_told(entry, now),
+            (RecallKind::Entry, _, Some(entry)) => self.forget_entry(entry, now),
             (RecallKind::Attributes, ..) => {
                 self.forget_told(recall.ino, now);
                 // What its `..` leads to stands in its listing.
@@ -154,6 +156,12 @@ impl Shared {
             }
         }
         [Some(recall.ino), recall.entry].into_iter().flatten().for_each(|ino| self.acls.forget(ino));
+    }
+
+    /// Of a file that others are about to change, or to remove, no open is kept.
+    fn forget_entry(&mut self, ino: Ino, now: Millis) {
+        self.forget_told(ino, now);
+        self.close_kept(ino, now);
     }
 
     /// Attributes are known no longer, neither here nor to the kernel.

@@ -60,10 +60,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// The kernel has forgotten so many look-ups of an inode.
     pub fn forget(&self, ino: Ino, looks: u64) {
-        self.shared.with(|s| {
+        let now = self.port.now();
+        let is_closed = self.shared.with(|s| {
             s.kernel.forgot(ino, looks);
+            let is_closed = s.close_kept(ino, now);
             s.inodes.forget(ino);
             s.ghosts.forget(ino);
+            is_closed
         });
+        if is_closed {
+            self.port.work_waits();
+        }
     }
 }

@@ -12,8 +12,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn unlink(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
         let result = async {
             let message = Unlink { parent, name: name(bytes)? };
-            let job = self.changing(parent, &message).naming(parent, bytes);
+            let closed = self.close_under(parent, bytes);
+            let job = self.changing(parent, &message).naming(parent, bytes).closing(closed);
             let (done, told) = self.settle_told(job).await;
+            if closed.is_some() {
+                self.port.work_waits();
+            }
             done?;
             self.made_name(parent, bytes, None, told.as_deref());
             Ok(())

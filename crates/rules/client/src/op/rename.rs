@@ -44,8 +44,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let RenameHow { no_replace, exchange } = how;
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
             let job = self.changing(parent, &message).and_of(to_parent);
-            let job = job.naming(parent, from).naming(to_parent, to);
+            let closed = if exchange { None } else { self.close_under(to_parent, to) };
+            let job = job.naming(parent, from).naming(to_parent, to).closing(closed);
             let (done, told) = self.settle_told(job).await;
+            if closed.is_some() {
+                self.port.work_waits();
+            }
             done.map_err(|refusal| self.explain("rename", parent.shard(), refusal))?;
             let names = (!exchange).then_some([from, to]);
             self.moved_name([Some(parent), Some(to_parent)], names, told.as_deref());

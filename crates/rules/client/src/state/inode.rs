@@ -45,6 +45,11 @@ pub struct Inode {
     pub opening: u32,
     /// What the shard was last told that it is open for.
     pub mode: Option<OpenMode>,
+    /// The shard says that it may stay open when no program needs it any more.
+    pub keeps: bool,
+    /// What the last open was told is known by a lease that has covered it without a break, if that is still of this number;
+    /// 0 = none.
+    pub known_since: u64,
     /// Number of the last open or close of it.
     pub open_seq: u64,
     /// Newest attributes from the shard (without what [`Inode::mark`] holds).
@@ -152,6 +157,7 @@ impl Inode {
         }
         self.pages.forget_change();
         self.no_capability = 0;
+        (self.keeps, self.known_since) = (false, 0);
     }
 
     /// A write to `chunk` on `target` was answered. `true`: the target lost what was written before, which is said at once,

@@ -267,6 +267,21 @@ impl Locks {
         held.map(|(key, _)| *key).collect()
     }
 
+    /// Is anything of this file held, waited for, in doubt, or to be given up?
+    pub fn has_of(&self, ino: Ino) -> bool {
+        let keys = LockKey { ino, space: LockSpace::Range, owner: 0 }..=LockKey {
+            ino,
+            space: LockSpace::Whole,
+            owner: u64::MAX,
+        };
+        let is_of = |key: &LockKey| key.ino == ino;
+        self.held.range(keys).next().is_some()
+            || self.wishes.values().any(|wish| wish.ino == ino)
+            || self.suspects.iter().any(|(of, ..)| *of == ino)
+            || self.drops.iter().any(|(key, _)| is_of(key))
+            || self.asking.keys().any(is_of)
+    }
+
     /// A wish is about to be put into a queue: its ticket.
     pub fn wish(&mut self, ino: Ino, lock: LockWish, handle: Handle) -> u64 {
         self.ticket += 1;

@@ -8,6 +8,7 @@ mod handle;
 mod held;
 mod inode;
 mod inodes;
+mod kept;
 mod kernel;
 mod leases;
 mod locks;
@@ -31,6 +32,7 @@ pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
+pub use kept::Kept;
 pub use kernel::{AttrsBy, Drop, Kernel, LeadsTo, NameDrop};
 pub use leases::{Became, Change, LeaseCounts, Leases, OwnChanges, Sent, Source, Told};
 pub use locks::{Ended, LockKey, Locks, Wish};
@@ -38,7 +40,7 @@ pub use losses::Losses;
 pub(crate) use losses::Seen;
 pub use map::ClusterMap;
 pub use mark::{Begun, Mark};
-pub use names::{Before, Found, Line, Names, Part};
+pub use names::{Before, CoveredSince, Found, Line, Names, Part};
 pub use node::{Nodes, Silence};
 pub use pages::{Filled, PageDrop, Pages};
 pub use session::{Mounting, Session, SessionState};
@@ -80,6 +82,8 @@ pub struct Spared {
     pub listings: u64,
     /// That there is no such extended attribute.
     pub extended: u64,
+    /// That a file is open.
+    pub opens: u64,
 }
 
 /// The state of a mount.
@@ -120,6 +124,8 @@ pub struct Shared {
     pub locks: Locks,
     /// Closes to be told to shards.
     pub closes: Closes,
+    /// Opens that nobody needs now, and no shard is told of.
+    pub kept: Kept,
     /// Changes that are acknowledged but not known to be durable.
     pub stamps: Stamps,
     /// Of what was lost, and who is to be told.
@@ -277,6 +283,8 @@ impl Shared {
         self.leases.session_ended();
         self.names.forget_all();
         self.nodes.forget_events();
+        // None of what the ended one had open is open any more.
+        while self.close_oldest(Millis(0)) {}
         self.closes = Closes::default();
         // Whose file has another generation by now, nobody knows.
         self.strays.clear();

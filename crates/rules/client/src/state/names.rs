@@ -41,6 +41,16 @@ struct Covered {
     life: u64,
     index: LogIndex,
     attr: Attr,
+    since: CoveredSince,
+}
+
+/// From when on without a break a lease covers something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoveredSince {
+    /// Tells it from all other such times.
+    pub number: u64,
+    /// What was said first of it is as of then.
+    pub index: LogIndex,
 }
 
 /// What is kept of one shard.
@@ -61,6 +71,8 @@ pub struct Names {
     most: usize,
     bytes: usize,
     clock: u64,
+    /// Counts times for which something is covered.
+    covers: u64,
     tables: BTreeMap<ShardId, Table>,
     /// Directories in them.
     count: usize,
@@ -112,6 +124,12 @@ impl Names {
         is_kept.then(|| (*dir, attr.clone()))
     }
 
+    /// Since when a lease covers them.
+    pub fn covered_since(&self, ino: Ino, era: u64) -> Option<CoveredSince> {
+        self.covered(ino, era)?;
+        Some(self.tables.get(&ino.shard())?.covered.get(&ino)?.since)
+    }
+
     /// A part of the listing of a directory that is known completely: what follows `after`.
     pub fn part(&mut self, dir: Ino, era: u64, after: u64) -> Option<Arc<Part>> {
         let dir = self.use_dir(dir, era).filter(|dir| dir.complete)?;
@@ -144,13 +162,19 @@ impl Names {
             return;
         }
         let life = known.life;
+        self.covers += 1;
+        let mut since = CoveredSince { number: self.covers, index };
         let Some(table) = self.tables.get_mut(&dir.shard()) else { return };
-        let known = table.covered.get(&attr.ino).map(|known| ((known.dir, known.life), known.index));
-        match known {
-            Some((place, before)) if place == (dir, life) && before > index => return,
-            _ => table.uncover(attr.ino, &mut self.bytes, None),
+        if let Some(known) =
+            table.covered.get(&attr.ino).filter(|known| (known.dir, known.life) == (dir, life))
+        {
+            if known.index > index {
+                return;
+            }
+            since = known.since;
         }
-        table.covered.insert(attr.ino, Covered { dir, life, index, attr: attr.clone() });
+        table.uncover(attr.ino, &mut self.bytes, None);
+        table.covered.insert(attr.ino, Covered { dir, life, index, attr: attr.clone(), since });
         self.change(dir, era, |dir| {
             dir.bytes += dir::COVERED_BYTES;
             None

@@ -15,7 +15,7 @@ use skep_types::{
     Name, Reader, Seq, SetTime, ShardId, Slot, Stripe, TargetId, Term, Timestamp,
 };
 use skep_wire::meta::{
-    AttrReply, Create, DirEntry, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
+    AttrReply, Closed, Create, DirEntry, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
     MetaRequest, OpenReply, ReclaimReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp,
     WriteInline,
 };
@@ -105,6 +105,7 @@ impl Shard {
         let mut body = Vec::new();
         let mut stamp = ShardStamp::new(Term(self.term), LogIndex(self.index), LogIndex(self.durable));
         self.leases.stamp(&mut stamp);
+        stamp.keeps = self.leases.on.then_some(true);
         stamp.touched = Some(self.touched.clone()).filter(|touched| !touched.is_empty());
         stamp.encode(&mut body);
         reply.encode(&mut body);
@@ -128,6 +129,7 @@ impl Shard {
             return Err(Status::BUSY.into());
         }
         self.grants(request);
+        call.closed.into_iter().for_each(|closed| self.close(&closed));
         if matches!(request, MetaRequest::Events(_)) {
             self.leases.listens(mount);
         }
@@ -157,7 +159,7 @@ impl Shard {
             let mut r = Reader::new(&body);
             let stamp = ShardStamp::decode(&mut r).unwrap();
             let rest = body[body.len() - r.remaining()..].to_vec();
-            let mut kept = ShardStamp { grants: None, touched: None, ..stamp }.to_bytes();
+            let mut kept = ShardStamp { grants: None, keeps: None, touched: None, ..stamp }.to_bytes();
             kept.extend(rest);
             kept
         });
@@ -203,14 +205,7 @@ impl Shard {
                 Ok(self.stamped(&self.open_reply(m.ino, false)?))
             }
             MetaRequest::Close(m) => {
-                for closed in &m.opens {
-                    if closed.is_untold() {
-                        self.opens.retain(|_, seq| *seq != closed.open_seq);
-                    }
-                    if self.opens.get(&closed.ino).is_some_and(|seq| *seq < closed.open_seq) {
-                        self.opens.remove(&closed.ino);
-                    }
-                }
+                m.opens.iter().for_each(|closed| self.close(closed));
                 Ok(self.stamped(&Empty {}))
             }
             MetaRequest::Reclaim(m) if m.term != Some(Term(self.term)) => Err(Status::NOT_READY.into()),
@@ -247,6 +242,15 @@ impl Shard {
             MetaRequest::GetAttr(m) => self.attr_reply(m.ino),
             MetaRequest::List(m) => Ok(self.stamped(&self.list(m.after, m.max as usize, m.with_attr))),
             _ => self.with_names(request, targets),
+        }
+    }
+
+    fn close(&mut self, closed: &Closed) {
+        if closed.is_untold() {
+            self.opens.retain(|_, seq| *seq != closed.open_seq);
+        }
+        if self.opens.get(&closed.ino).is_some_and(|seq| *seq < closed.open_seq) {
+            self.opens.remove(&closed.ino);
         }
     }
 

@@ -78,6 +78,11 @@ impl Deletions {
         self.left.len() + self.fresh.len()
     }
 
+    /// Are there rows in the store that are not in memory, perhaps?
+    pub fn has_left_out(&self) -> bool {
+        self.rescan || self.rescan_at.is_some()
+    }
+
     fn load(&mut self, row: RowId, chunks: Vec<(TargetId, ChunkId)>) {
         if chunks.is_empty() {
             self.done.push(row);

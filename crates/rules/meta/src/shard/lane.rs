@@ -233,6 +233,13 @@ impl Shard {
         })
     }
 
+    /// Is there so much room for opens that mounts may keep what no program has open any more? (They ask then for less.)
+    pub(super) fn may_stay_open<S: Store>(&self, host: &Host<S>, client: ClientId) -> bool {
+        let has_room = |opens: usize, most: usize| opens < most / 2;
+        has_room(host.opens.of(client), host.config.opens_per_client)
+            && has_room(host.opens.all(), host.config.opens)
+    }
+
     pub(super) fn standing<S: Store>(&self, host: &Host<S>, caller: &Caller) -> Result<Standing, StoreError> {
         let slot = host.store.get(&key::slot(self.id, caller.client, caller.slot))?;
         Ok(self.standing_behind(host, caller, read_slot(slot)?))

@@ -288,7 +288,9 @@ impl Shard {
             (attr.kind != Kind::File || attr.nlink == 0 || is_coverable).then_some(attr)
         };
         let touched: Vec<Attr> = changed.into_iter().filter_map(shown).collect();
-        let stamp = ShardStamp { touched: (!touched.is_empty()).then_some(touched), ..stamp };
+        let opened = wish(&request.message).filter(|(_, seq)| self.opens.has_number(client, *seq));
+        let keeps = (opened.is_some() && self.may_stay_open(host, client)).then_some(true);
+        let stamp = ShardStamp { keeps, touched: (!touched.is_empty()).then_some(touched), ..stamp };
         let listens = host.events.listens(client, host.now, host.config.lease_ms / 2);
         if !(host.leases.may_lend(client, listens) && self.may_lend(host)?) {
             return Ok(stamp);

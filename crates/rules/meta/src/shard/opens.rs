@@ -153,6 +153,11 @@ impl Opens {
         self.of(ino).map(|(client, _)| client)
     }
 
+    /// Is this the newest open of something by `client`?
+    pub fn has_number(&self, client: ClientId, seq: u64) -> bool {
+        self.by_number.contains_key(&(client, seq))
+    }
+
     /// Does `client` have it open?
     pub fn has(&self, client: ClientId, ino: Ino) -> bool {
         self.by_ino.contains_key(&(ino, client))

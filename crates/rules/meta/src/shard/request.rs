@@ -8,7 +8,7 @@ use crate::group::Host;
 use crate::group::Request;
 use crate::op;
 use crate::store::{Store, StoreError};
-use skep_types::{ClientId, LogIndex};
+use skep_types::{ClientId, LogIndex, Role};
 use skep_wire::meta::MetaRequest;
 
 impl Shard {
@@ -37,6 +37,9 @@ impl Shard {
             return Ok(());
         }
         let Some(request) = self.dealt(host, request)? else { return Ok(()) };
+        if request.peer.role == Role::Client {
+            self.closed_beside(host, &request)?;
+        }
         match &request.message {
             MetaRequest::Close(_) | MetaRequest::Reclaim(_) => self.opens_told(host, request),
             MetaRequest::SetLock(_)

@@ -144,10 +144,11 @@ impl Shard {
     }
 
     /// Values of the moment; those of all shards of a group are added up.
-    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 15] {
+    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 16] {
         [
             ("waiting", self.waits.len() as u64),
             ("deletions_loaded", self.deletions.len() as u64),
+            ("deletions_left_out", u64::from(self.deletions.has_left_out())),
             ("trims", self.trims.len() as u64),
             ("seals", self.seals.len() as u64),
             ("orphans", self.orphans.len() as u64),

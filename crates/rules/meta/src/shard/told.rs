@@ -111,10 +111,28 @@ impl Shard {
         self.purge(host, idle)
     }
 
+    /// What comes with another request of this client, which it may be about: so the last name of a file that its mount only
+    /// kept open goes with the file. Where it cannot be heard now, its `Close` says it.
+    pub(super) fn closed_beside<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: &Request,
+    ) -> Result<(), StoreError> {
+        let client = request.peer.client;
+        let Some(closed) = request.call.closed.filter(|closed| self.own([closed.ino].into_iter()).is_ok())
+        else {
+            return Ok(());
+        };
+        if closed.is_untold() || self.is_telling(client) || self.waits.told_by(client).is_some() {
+            return Ok(());
+        }
+        self.closed(host, client, &Close { opens: alloc::vec![closed] })
+    }
+
     /// The inode that is closed, where the mount does not know it.
     fn named(&mut self, client: ClientId, closed: &Closed) -> Option<Closed> {
         if !closed.is_untold() {
-            return Some(closed.clone());
+            return Some(*closed);
         }
         let ino = self.opens.untold(client, closed.open_seq)?;
         Some(Closed { ino, open_seq: closed.open_seq })

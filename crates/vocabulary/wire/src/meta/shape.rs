@@ -22,6 +22,8 @@ skep_types::record! {
     } tags {
         /// Leases that the answer may give: [`Wish`].
         19 => pub wish: Option<u8>,
+        /// What the mount kept open, and closes with this request; a `Close` says the same later.
+        21 => pub closed: Option<Closed>,
         /// So often have all leases of this mount at this group lapsed.
         22 => pub lapses: Option<u64>,
     }
@@ -40,6 +42,8 @@ skep_types::record! {
     } tags {
         /// Leases that it gives.
         19 => pub grants: Option<alloc::vec::Vec<Grant>>,
+        /// What it opened may stay open for a while when no program of the mount has it open any more.
+        21 => pub keeps: Option<bool>,
         /// It renews the leases that the asking mount has at this group.
         23 => pub renews: Option<LeaseTime>,
         /// Other inodes that the change touched, as they are after it.
@@ -80,7 +84,7 @@ impl OpenMode {
 
 record! {
     /// One inode of a `Close`.
-    #[derive(Debug, Clone, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Closed {
         /// The inode.
         pub ino: Ino,

@@ -1,6 +1,7 @@
 //! Leases on directories: what answers lend, and what changes take back before they happen.
 
 mod cover;
+mod kept;
 mod rows;
 
 use crate::testing::*;
