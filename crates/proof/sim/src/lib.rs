@@ -155,12 +155,10 @@ pub enum Canary {
     ErasesLeasedOpen,
     /// Names that are taken back stay valid in kernels.
     ForgetsToldNames,
-    /// A kernel takes validity along with a name, and its mount does not know.
-    RenamesUntold,
 }
 
 impl Canary {
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 50] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -211,7 +209,6 @@ impl Canary {
         Self::AnswerOvertakesNotify,
         Self::ErasesLeasedOpen,
         Self::ForgetsToldNames,
-        Self::RenamesUntold,
     ];
 
     /// Is it wrong with leases?
@@ -306,7 +303,6 @@ impl Canary {
             Self::AnswerOvertakesNotify => "answer-overtakes-notify",
             Self::ErasesLeasedOpen => "erases-leased-open",
             Self::ForgetsToldNames => "forgets-told-names",
-            Self::RenamesUntold => "renames-untold",
         }
     }
 }

@@ -62,7 +62,7 @@ impl Moment {
             Some(Canary::KeepsLeaseOverTerm) => return Some(Self::LastAnswer),
             Some(Canary::GivenUpCreate) => return Some(Self::GivenUp),
             Some(Canary::ReopensUnseen) => return Some(Self::Forgotten),
-            Some(Canary::CoverFollowsNewName | Canary::RenamesUntold) => return Some(Self::Renamed),
+            Some(Canary::CoverFollowsNewName) => return Some(Self::Renamed),
             Some(Canary::AcksRecallBeforeInval) => return Some(Self::Held),
             Some(Canary::AnswerOvertakesNotify) => return Some(Self::Unapplied),
             Some(Canary::ErasesLeasedOpen) => return Some(Self::Reopened),

@@ -151,8 +151,9 @@ impl Vfs {
             self.hub.borrow_mut().coverage.hit("a reply was applied late");
             self.sleep(ms).await;
         }
-        // Nobody drops what comes to a kernel without a mount from before a sleep (promises).
-        let is_old = self.kernel(|k| k.has_ended()) && self.hub.borrow().slept[self.host()] > slept;
+        // For how long what comes to a kernel from before a sleep is used, is promised: 100 ms, a second for names; without a
+        // mount nobody drops it.
+        let is_old = self.hub.borrow().slept[self.host()] > slept;
         self.late.set(if is_old { u64::MAX } else { self.jiffies() - answered });
         answer
     }

@@ -93,7 +93,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Tells shards what is closed. `false`: some could not be told now.
     pub(crate) async fn send_closes(&self) -> bool {
         let mut failed = Vec::new();
-        while let Some((shard, opens)) = self.shared.with(|s| s.closes.take(s.limits.told_at_once)) {
+        let next = |s: &mut Shared| {
+            let taken = s.closes.take(s.limits.told_at_once)?;
+            s.closes.on_their_way += taken.1.len();
+            Some(taken)
+        };
+        while let Some((shard, opens)) = self.shared.with(next) {
+            let _on_their_way = OnTheirWay { shared: &self.shared, count: opens.len() };
             let message = Close { opens };
             // What is being told has the file open still, and must not come behind its close.
             if self.shared.with(|s| s.shards.is_told_now(shard)) {
@@ -122,6 +128,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         ok
+    }
+}
+
+/// Closes that are being told, until that is over, in whatever way.
+struct OnTheirWay<'a, C: Cell<Shared>> {
+    shared: &'a C,
+    count: usize,
+}
+
+impl<C: Cell<Shared>> Drop for OnTheirWay<'_, C> {
+    fn drop(&mut self) {
+        // With a session all of them are forgotten.
+        self.shared.with(|s| s.closes.on_their_way = s.closes.on_their_way.saturating_sub(self.count));
     }
 }
 

@@ -36,6 +36,8 @@ pub const CLOSES_MAX: usize = 4_096;
 pub const KEPT_OPENS_MAX: usize = 16_384;
 /// One that nobody has used for so long is closed.
 pub const KEPT_OPENS_MS: u64 = 60_000;
+/// Those of which nothing is known any more are looked for this often; so long they may stay open.
+pub const KEPT_LOOK_MS: u64 = 1_000;
 /// Inodes of one `Close` or `Reclaim` request, and locks of one `Reclaim`.
 pub const TOLD_AT_ONCE: usize = 4_096;
 /// Longest wait of one question for events.
@@ -232,8 +234,6 @@ pub struct Limits {
     pub canary_confirms_first: bool,
     /// A fault on purpose: names that are taken back stay valid in the kernel (*forgets-told-names*).
     pub canary_forgets_told_names: bool,
-    /// A fault on purpose: a rename does not take along that its names are told (*renames-untold*).
-    pub canary_renames_untold: bool,
     /// A fault on purpose: a file is opened without asking though its close is on its way (*erases-leased-open*).
     pub canary_erases_opens: bool,
     /// A fault on purpose: what the kernel does not know yet counts as dropped (*answer-overtakes-notify*).
@@ -277,7 +277,6 @@ impl Default for Limits {
             canary_revives: false,
             canary_confirms_first: false,
             canary_forgets_told_names: false,
-            canary_renames_untold: false,
             canary_erases_opens: false,
             canary_unknown_is_gone: false,
         }

@@ -140,6 +140,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             // All terms, and before the locks: what was granted in one that has ended is nothing.
             let mut begun = false;
+            let closes = s.closes.len();
             for event in &events.0 {
                 begun |= s.term_begun(event, reply.node);
             }
@@ -155,7 +156,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if reply.client == s.client() {
                 s.nodes.confirm_events(reply.node, number);
             }
-            begun || !s.closes.is_empty()
+            begun || s.closes.len() > closes || s.kept.wants_look
         });
         if waits {
             self.port.work_waits();

@@ -2,8 +2,9 @@
 
 use super::open::{OpenHow, Opened};
 use crate::lane::Lane;
+use crate::limits::OWN_WAIT_MIN_MS;
 use crate::port::{Cell, Port};
-use crate::state::{CoveredSince, Found, Inode, Shared};
+use crate::state::{CoveredSince, Found, Inode, LOOKS_AT_ONCE, Shared};
 use skep_types::{Attr, Errno, Ino, Kind, Millis, ShardId};
 use skep_wire::Refusal;
 use skep_wire::meta::{Closed, OpenMode, ShardStamp};
@@ -21,19 +22,36 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// A shard has no room for one more open: those that nobody needs go. `true`: there were some.
-    pub(crate) async fn make_room_for_opens(&self) -> bool {
+    /// May an open that a shard had no room for be tried again? Those that nobody needs go first.
+    pub(crate) async fn made_room_for_opens(&self) -> bool {
         let now = self.port.now();
-        let is_some = self.shared.with(|s| s.kept.oldest().is_some());
-        while self.shared.with(|s| s.close_oldest(now)) {}
-        is_some && self.send_closes().await
+        let (is_here, is_some) = self.shared.with(|s| {
+            while s.close_oldest(now) {}
+            (s.handles.has_room().is_err(), !s.closes.is_empty() || s.closes.on_their_way > 0)
+        });
+        if is_here || !is_some {
+            return false;
+        }
+        self.send_closes().await;
+        // Another lane may be telling them.
+        while self.shared.with(|s| s.closes.on_their_way > 0) && !self.port.cancelled() {
+            self.port.pause(OWN_WAIT_MIN_MS).await;
+        }
+        true
     }
 
-    /// Closes what no program has opened for a while. Housekeeping.
+    /// Closes what no program has opened for a while, and what would be opened by asking all the same. Housekeeping.
     pub(crate) fn close_unused(&self) {
-        let now = self.port.now();
+        let (now, boot) = (self.port.now(), self.port.boot());
         let is_due = |s: &Shared| s.kept.oldest().is_some_and(|(at, _)| now.since(at) >= s.limits.kept_ms);
         while self.shared.with(|s| is_due(s) && s.close_oldest(now)) {}
+        if !self.shared.with(|s| s.kept.begins_look(now)) {
+            return;
+        }
+        let mut from = Some(Ino(0));
+        while let Some(next) = from {
+            from = self.shared.with(|s| s.close_unknown(next, now, boot));
+        }
     }
 
     /// The open of what a name leads to, if no program has that open: who takes the name away says in one with it that it is
@@ -73,9 +91,12 @@ impl Shared {
         let inline = layout.is_inline();
         // Nobody else writes to what a lease covers.
         (inode.live, inode.live_size) = (false, 0);
-        self.kept.take(ino);
-        self.spared.opens += 1;
-        Some(self.add_handle(ino, how).map(|handle| Opened { handle, attr, inline, created: false }))
+        let added = self.add_handle(ino, how);
+        if added.is_ok() {
+            self.kept.take(ino);
+            self.spared.opens += 1;
+        }
+        Some(added.map(|handle| Opened { handle, attr, inline, created: false }))
     }
 
     fn covered_since(&self, ino: Ino) -> Option<CoveredSince> {
@@ -117,6 +138,20 @@ impl Shared {
             self.is_closed(ino, now);
         }
         is_kept
+    }
+
+    /// Closes those from `from` on that no lease covers as it did; says where to go on.
+    fn close_unknown(&mut self, from: Ino, now: Millis, boot: Millis) -> Option<Ino> {
+        let some = self.kept.some_from(from);
+        for ino in &some {
+            let dir = self.names.covering_dir(*ino, self.leases.era(ino.shard()));
+            let is_believed = dir.is_some_and(|dir| self.leases.believes(dir, boot).is_some());
+            let is_known = self.inodes.get(*ino).is_some_and(|inode| self.is_known(*ino, inode));
+            if !(is_believed && is_known) {
+                self.close_kept(*ino, now);
+            }
+        }
+        some.last().filter(|_| some.len() == LOOKS_AT_ONCE).map(|ino| Ino(ino.0 + 1))
     }
 
     pub(crate) fn close_oldest(&mut self, now: Millis) -> bool {

@@ -52,7 +52,7 @@ pub struct Opened {
 }
 
 /// The shard has no room for one more open.
-fn is_full<T>(result: &Result<T, Refusal>) -> bool {
+pub(crate) fn is_full<T>(result: &Result<T, Refusal>) -> bool {
     result.as_ref().is_err_and(|refusal| refusal.status.as_errno() == Some(Errno::ENFILE))
 }
 
@@ -67,7 +67,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return opened;
         }
         let opened = self.open_told(ino, how).await;
-        if is_full(&opened) && self.make_room_for_opens().await {
+        if is_full(&opened) && self.made_room_for_opens().await {
             self.open_told(ino, how).await
         } else {
             opened
@@ -127,7 +127,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         how: OpenHow,
     ) -> Result<Opened, Errno> {
         let mut made = self.create_file(parent, bytes, create, how).await;
-        if is_full(&made) && self.make_room_for_opens().await {
+        if is_full(&made) && self.made_room_for_opens().await {
             made = self.create_file(parent, bytes, create, how).await;
         }
         self.errno(made)
@@ -370,6 +370,7 @@ impl Shared {
         }
         let first = self.closes.is_empty();
         self.kept.keep(ino, now);
+        self.inodes.leave_room(ino);
         self.kept.count() > self.limits.kept_max && self.close_oldest(now) && first
     }
 

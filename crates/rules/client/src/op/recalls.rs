@@ -56,7 +56,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let now = self.port.boot();
         let told = self.shared.with(|s| {
             s.own_change_begins(&mut change, job.moves_dirs(), now);
-            if self.tells && job.takes_names() && !s.limits.canary_renames_untold {
+            if self.tells && job.takes_names() {
                 s.moves_names(&mut change, now);
             }
             match self.tells {
@@ -135,6 +135,8 @@ impl Shared {
         }
         match (recall.kind, &recall.name, recall.entry) {
             (RecallKind::Name, Some(name), entry) => {
+                // Of what is another shard's the recall does not say what the name leads to.
+                let entry = entry.or_else(|| self.leads_to(recall.ino, name.as_bytes()));
                 self.names.forget_name(recall.ino, name.as_bytes());
                 self.kernel.drop_soon(recall.ino, now);
                 if !self.limits.canary_forgets_told_names {
@@ -151,11 +153,19 @@ impl Shared {
             _ => {
                 self.kernel.drop_all_soon(recall.ino, true);
                 self.names.forget_dir(recall.ino);
+                self.kept.wants_look = true;
                 // Which entries it covers is not looked for.
                 self.acls.forget_shard(recall.shard);
             }
         }
         [Some(recall.ino), recall.entry].into_iter().flatten().for_each(|ino| self.acls.forget(ino));
+    }
+
+    fn leads_to(&mut self, dir: Ino, name: &[u8]) -> Option<Ino> {
+        match self.names.find(dir, self.leases.era(dir.shard()), name) {
+            Found::There(ino, kind, _) if kind != Kind::Dir => Some(ino),
+            _ => None,
+        }
     }
 
     /// Of a file that others are about to change, or to remove, no open is kept.

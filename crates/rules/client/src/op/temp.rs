@@ -2,6 +2,7 @@
 
 use crate::job::Job;
 use crate::lane::Lane;
+use crate::op::open::is_full;
 use crate::op::{CreateHow, OpenHow, Opened};
 use crate::port::{Cell, Port};
 use crate::state::Shared;
@@ -13,7 +14,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Makes an open file without a name in the directory `parent`. [`Lane::link`] can name it; without
     /// a name it is gone at its last close.
     pub async fn create_temp(&self, parent: Ino, create: CreateHow, how: OpenHow) -> Result<Opened, Errno> {
-        self.errno(self.create_nameless(parent, create, how).await)
+        let mut made = self.create_nameless(parent, create, how).await;
+        if is_full(&made) && self.made_room_for_opens().await {
+            made = self.create_nameless(parent, create, how).await;
+        }
+        self.errno(made)
     }
 
     async fn create_nameless(&self, parent: Ino, create: CreateHow, how: OpenHow) -> Result<Opened, Refusal> {

@@ -12,6 +12,8 @@ pub struct Closes {
     /// Numbers of opens of what may have been made, of which this mount was not told.
     untold: BTreeMap<ShardId, BTreeSet<u64>>,
     count: usize,
+    /// Those that are being told.
+    pub on_their_way: usize,
 }
 
 impl Closes {

@@ -202,7 +202,7 @@ impl Inodes {
             if inode.pages.may_be_held() || inode.is_changing() {
                 self.paged.push_back(oldest);
             } else if inode.is_clean() {
-                self.table.remove(&oldest);
+                self.remove(oldest);
             }
         }
     }
@@ -219,8 +219,19 @@ impl Inodes {
             self.paged.push_back(ino);
             return;
         }
-        self.set_inline(ino, None);
-        self.table.remove(&ino);
+        self.remove(ino);
+    }
+
+    fn remove(&mut self, ino: Ino) {
+        let inline = self.table.remove(&ino).and_then(|inode| inode.inline);
+        self.inline_bytes -= inline.map_or(0, |inline| inline.data.len());
+    }
+
+    /// No program has it open, but it is kept open: it leaves half of the room for contents to those that are in use.
+    pub fn leave_room(&mut self, ino: Ino) {
+        if self.inline_bytes > INLINE_CACHE_MAX / 2 {
+            self.set_inline(ino, None);
+        }
     }
 
     /// An idle inode that is to be forgotten, and of which the kernel may hold pages.
@@ -378,6 +389,22 @@ mod tests {
         assert_eq!(inodes.inline_bytes, 0);
         let size = core::mem::size_of::<Inode>() + core::mem::size_of::<Attr>();
         assert!(size <= 816, "an inode takes {size} bytes before its layout");
+        // One that is kept open is parked no more, and goes as the oldest of those that were.
+        let mut inodes = Inodes::default();
+        inodes.entry(Ino(0));
+        inodes.park(Ino(0), Millis(0));
+        inodes.set_inline(Ino(0), Some(Inline { data: alloc::vec![1; 100], change: 1 }));
+        for number in 1..=IDLE_INODES_MAX as u64 {
+            inodes.entry(Ino(number));
+            inodes.park(Ino(number), Millis(0));
+        }
+        assert_eq!((inodes.get(Ino(0)).is_none(), inodes.inline_bytes), (true, 0));
+        let half = INLINE_CACHE_MAX / 2;
+        for (number, len, stays) in [(1, half, true), (2, 1, false)] {
+            inodes.set_inline(Ino(number), Some(Inline { data: alloc::vec![1; len], change: 1 }));
+            inodes.leave_room(Ino(number));
+            assert_eq!(inodes.get(Ino(number)).unwrap().inline.is_some(), stays);
+        }
         let big = Inline { data: alloc::vec![1; INLINE_CACHE_MAX + 1], change: 1 };
         inodes.set_inline(Ino(1), Some(big));
         assert!(inodes.get(Ino(1)).unwrap().inline.is_none());

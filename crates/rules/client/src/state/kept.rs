@@ -1,13 +1,21 @@
 //! Files that shards take for open in this mount though no program has them open: who opens one again need not tell.
 
+use crate::limits::KEPT_LOOK_MS;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use skep_types::{Ino, Millis, ShardId};
+
+/// Nobody waits for longer than for so many.
+pub const LOOKS_AT_ONCE: usize = 64;
 
 /// Opens that are kept, and since when no program uses them.
 #[derive(Debug, Default)]
 pub struct Kept {
     since: BTreeMap<Ino, Millis>,
     by_age: BTreeSet<(Millis, Ino)>,
+    /// Some may be of no use any more: to be looked at soon.
+    pub wants_look: bool,
+    looked: Millis,
 }
 
 impl Kept {
@@ -35,6 +43,20 @@ impl Kept {
     /// The one that nobody has used for longest.
     pub fn oldest(&self) -> Option<(Millis, Ino)> {
         self.by_age.first().copied()
+    }
+
+    /// Begins a look at all of them, if something has happened, or some time has passed since the last one.
+    pub fn begins_look(&mut self, now: Millis) -> bool {
+        let begins = core::mem::take(&mut self.wants_look) || now.since(self.looked) >= KEPT_LOOK_MS;
+        if begins {
+            self.looked = now;
+        }
+        begins
+    }
+
+    /// The next ones of such a look.
+    pub fn some_from(&self, from: Ino) -> Vec<Ino> {
+        self.since.range(from..).map(|(ino, _)| *ino).take(LOOKS_AT_ONCE).collect()
     }
 
     /// One of a shard.

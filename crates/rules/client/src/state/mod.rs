@@ -32,7 +32,7 @@ pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
-pub use kept::Kept;
+pub use kept::{Kept, LOOKS_AT_ONCE};
 pub use kernel::{AttrsBy, Drop, Kernel, LeadsTo, NameDrop};
 pub use leases::{Became, Change, LeaseCounts, Leases, OwnChanges, Sent, Source, Told};
 pub use locks::{Ended, LockKey, Locks, Wish};

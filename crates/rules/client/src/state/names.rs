@@ -118,16 +118,23 @@ impl Names {
 
     /// Attributes of an entry, and the directory whose lease covers them.
     pub fn covered(&self, ino: Ino, era: u64) -> Option<(Ino, Attr)> {
-        let table = self.tables.get(&ino.shard()).filter(|table| table.era == era)?;
-        let Covered { dir, life, attr, .. } = table.covered.get(&ino)?;
-        let is_kept = table.dirs.get(dir).is_some_and(|dir| dir.life == *life);
-        is_kept.then(|| (*dir, attr.clone()))
+        self.cover_of(ino, era).map(|covered| (covered.dir, covered.attr.clone()))
     }
 
     /// Since when a lease covers them.
     pub fn covered_since(&self, ino: Ino, era: u64) -> Option<CoveredSince> {
-        self.covered(ino, era)?;
-        Some(self.tables.get(&ino.shard())?.covered.get(&ino)?.since)
+        self.cover_of(ino, era).map(|covered| covered.since)
+    }
+
+    /// The directory whose lease covers it.
+    pub fn covering_dir(&self, ino: Ino, era: u64) -> Option<Ino> {
+        self.cover_of(ino, era).map(|covered| covered.dir)
+    }
+
+    fn cover_of(&self, ino: Ino, era: u64) -> Option<&Covered> {
+        let table = self.tables.get(&ino.shard()).filter(|table| table.era == era)?;
+        let covered = table.covered.get(&ino)?;
+        table.dirs.get(&covered.dir).is_some_and(|dir| dir.life == covered.life).then_some(covered)
     }
 
     /// A part of the listing of a directory that is known completely: what follows `after`.

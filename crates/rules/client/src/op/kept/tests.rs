@@ -1,17 +1,18 @@
 //! Who opens what is open already asks nobody; and what no program has open goes when it is in the way.
 
-use crate::op::recalls::tests::{T, beside, cluster, holder, holder_with, leased, make};
-use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, mount, read, step, write};
-use crate::{Limits, Opened, RenameHow};
+use crate::op::recalls::tests::{T, beside, cluster, holder, holder_with, leased, listens, make};
+use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, lane_beside, mount, read, step, write};
+use crate::{Limits, NewNode, Opened, RenameHow};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::pin::pin;
-use skep_types::{Errno, Ino, SetAttr};
+use skep_types::{Errno, Ino, Kind, SetAttr};
 use skep_wire::meta::{Close, Lookup, Open, Rename, Unlink};
 use skep_wire::storage::ReadChunk;
 use skep_wire::{Message, Status};
 
 const ROOT: Ino = Ino::ROOT;
+const DIR: NewNode = NewNode { kind: Kind::Dir, mode: 0o755, umask: 0, uid: 1, gid: 2, rdev: 0 };
 
 fn opens(cluster: &RefCell<Cluster>) -> usize {
     cluster.borrow().shard.opens.len()
@@ -132,6 +133,49 @@ fn what_others_change_is_closed() {
     }
 }
 
+/// Goal: what no lease covers any more is closed soon, whatever the reason: nobody would say that it is removed.
+#[test]
+fn what_is_not_covered_is_closed() {
+    for is_recalled in [true, false] {
+        let cluster = cluster();
+        let (_, (lane, ear), _) = used_once(&cluster, b"bytes");
+        block_on(ear.housekeeping());
+        assert_eq!(opens(&cluster), 1);
+        if is_recalled {
+            let shard = &mut cluster.borrow_mut().shard;
+            let mount = *shard.leases.held.keys().map(|(mount, _)| mount).next().unwrap();
+            let event = shard.leases.recall_all(mount, ROOT);
+            shard.locks.tell(mount, event);
+        } else {
+            cluster.borrow_mut().now += T;
+        }
+        listens(&ear);
+        block_on(ear.housekeeping());
+        assert_eq!((opens(&cluster), lane.shared.borrow().kept.count()), (0, 0), "{is_recalled}");
+    }
+}
+
+/// Goal: an answer to an open says nothing when what it is about was taken back, and covered anew, before it came.
+#[test]
+fn a_late_answer_to_an_open_is_not_kept() {
+    let cluster = cluster();
+    let plain = mount(&cluster);
+    let ino = made(&plain, b"f", b"x");
+    let (lane, _ear) = holder(&cluster);
+    block_on(lane.lookup(ROOT, b"f")).unwrap();
+    cluster.borrow_mut().fail(Open::KIND, &[Fault::LateAnswer]);
+    let beside = lane_beside(&cluster, &lane);
+    let mut work = pin!(lane.open(ino, READ));
+    assert!(step(work.as_mut()).is_pending() && step(work.as_mut()).is_pending());
+    lane.shared.borrow_mut().names.forget_attr(ino);
+    // As of a later record.
+    block_on(beside.make_node(ROOT, b"d", DIR)).unwrap();
+    block_on(beside.lookup(ROOT, b"f")).unwrap();
+    let file = block_on(work).unwrap();
+    block_on(lane.release(file.handle));
+    assert!(!lane.shared.borrow().kept.has(ino));
+}
+
 /// Goal: an own unlink or rename closes what it takes the name of in the same request, whatever becomes of that.
 #[test]
 fn own_removals_close_in_one() {
@@ -185,7 +229,7 @@ fn no_more_are_kept_than_there_is_room() {
     let file = block_on(lane.open(inos[0], READ)).unwrap();
     assert_eq!((told(&cluster), opens(&cluster)), (before + 2, 1));
     // Nothing more can be done.
-    cluster.borrow_mut().fail(Open::KIND, &[Fault::Refuse(Status::errno(Errno::ENFILE))]);
+    cluster.borrow_mut().fail(Open::KIND, &[Fault::Refuse(Status::errno(Errno::ENFILE)); 2]);
     assert_eq!(block_on(lane.open(inos[1], READ)).err(), Some(Errno::ENFILE));
     block_on(lane.release(file.handle));
 }
