@@ -88,9 +88,11 @@ pub enum Theme {
     LateTrims,
     /// The directory of all, while hosts and mounts stand still and mounts are killed.
     Names,
+    /// Files that are read through pages, while clients that write to them stand still and are killed.
+    Pages,
 }
 
-const THEMES: [Theme; 11] = [
+const THEMES: [Theme; 12] = [
     Theme::All,
     Theme::All,
     Theme::All,
@@ -102,6 +104,7 @@ const THEMES: [Theme; 11] = [
     Theme::Afar,
     Theme::LateTrims,
     Theme::Names,
+    Theme::Pages,
 ];
 /// What one is about, and little else.
 const MUCH: u64 = 200;
@@ -151,6 +154,7 @@ impl Deeds {
             Theme::Afar => scale(&mut deeds, &[Deed::Afar], MUCH),
             Theme::LateTrims => scale(&mut deeds, &[Deed::Contend], MUCH),
             Theme::Names => scale(&mut deeds, &[Deed::Together], MUCH),
+            Theme::Pages => scale(&mut deeds, &[Deed::Page], MUCH),
         }
         Self {
             deeds,

@@ -91,7 +91,7 @@ impl Lending {
         let on = canary.map_or(on || always, Canary::is_of_leases);
         let ms = if rng.percent(NONE) && canary.is_none() { 0 } else { rng.pick(&TERMS) };
         let most_ms = ms.max(rng.pick(&TERMS));
-        let busy_at = rng.pick(&[None, None, Some(4), Some(2)]);
+        let busy_at = rng.pick(&[None, None, Some(4), Some(3)]);
         let slow = rng.pick(&[1, 1, 3]);
         let interrupted = rng.pick(&[20, 60, 200]);
         let drawn = Self {

@@ -22,6 +22,8 @@ pub struct Paged {
     pub ino: Ino,
     /// Last number whose fsync was answered, and the end of the file then.
     acked: (u64, u64),
+    /// Last number whose write was answered, and how many power cuts there had been.
+    written: (u64, usize),
     /// Last number that somebody began to write.
     tried: u64,
 }
@@ -169,6 +171,7 @@ impl Actor {
         let tail: Vec<u8> = (start..start + len).map(letter).collect();
         let written = async {
             self.put(handle, ino, 0, format!("{number:0NUMBER$}").as_bytes()).await?;
+            self.is_written(file, number, session);
             if len > 0 {
                 self.put(handle, ino, start, &tail).await?;
             }
@@ -188,15 +191,29 @@ impl Actor {
         Ok(())
     }
 
+    fn is_written(&self, file: usize, number: u64, session: Option<skep_types::ClientId>) {
+        if self.counts(session) {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.fields.paged[file].written = (number, hub.cuts.len());
+        }
+    }
+
+    /// The newest number that whoever opens the file from now on finds at least, also where its writer has died.
+    fn newest(&self, file: usize) -> u64 {
+        let Paged { acked, written: (written, cuts), .. } = self.paged(file);
+        let is_there = cuts == self.hub.borrow().cuts.len();
+        acked.0.max(if is_there { written } else { 0 })
+    }
+
     async fn open_and_look(&self, file: usize, ino: Ino) -> Result<(), Failed> {
-        let (session, before) = (session_of(&self.shared), self.paged(file).acked.0);
+        let (session, before) = (session_of(&self.shared), self.newest(file));
         let Ok(opened) = self.lane.open(ino, READ).await else { return Ok(()) };
         let reads = self.hub.borrow_mut().rng.percent(60);
         let found = if reads { self.number(opened.handle, ino).await } else { Err(Errno::EINTR) };
         self.lane.release(opened.handle).await;
         match found {
-            Ok(found) if found < before && self.counts(session) => self.fail(format!(
-                "{found} is read from paged file {file}, but {before} was written and synced before it was opened"
+            Ok(found) if found < before.min(self.newest(file)) && self.counts(session) => self.fail(format!(
+                "{found} is read from paged file {file}, but {before} was written before it was opened"
             )),
             _ => Ok(()),
         }

@@ -173,8 +173,9 @@ pub const LEASES_MAX: usize = 1 << 20;
 pub const LEASES_PER_CLIENT_MAX: usize = 1 << 18;
 /// Clients that have a lease on one inode.
 pub const LEASE_HOLDERS_MAX: usize = 256;
-/// With so many conflicts at once, or more than two a second, an inode is lent to nobody for a while.
-pub const BUSY_AT: u64 = 8;
+/// With so many conflicts at once, or more than 2.8 a second, an inode is lent to nobody for a while. The last two of them
+/// take it back as a whole.
+pub const BUSY_AT: u64 = 10;
 /// Inodes of which it is remembered that they were taken back a short while ago.
 pub const BUSY_MAX: usize = 1 << 16;
 /// Inodes of which one answer tells that they have changed: of a rename both directories, what moves, and what goes.

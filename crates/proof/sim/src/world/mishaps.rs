@@ -82,7 +82,7 @@ impl Mood {
             // Storage loses its power.
             deck.extend([4; 12]);
         }
-        if hub.deeds.theme == Theme::Names {
+        if matches!(hub.deeds.theme, Theme::Names | Theme::Pages) {
             // Clients are killed, and stand still.
             deck.extend([10, 11, 11].repeat(4));
         }

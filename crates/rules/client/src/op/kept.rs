@@ -22,8 +22,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
+    /// Opens; once more where the shard had no room, and had to keep some that nobody needs.
+    pub(crate) async fn open_with_room(
+        &self,
+        open: impl AsyncFn() -> Result<Opened, Refusal>,
+    ) -> Result<Opened, Refusal> {
+        let opened = open().await;
+        let is_full = opened.as_ref().is_err_and(|refusal| refusal.status.as_errno() == Some(Errno::ENFILE));
+        if is_full && self.made_room_for_opens().await { open().await } else { opened }
+    }
+
     /// May an open that a shard had no room for be tried again? Those that nobody needs go first.
-    pub(crate) async fn made_room_for_opens(&self) -> bool {
+    async fn made_room_for_opens(&self) -> bool {
         let now = self.port.now();
         let (is_here, is_some) = self.shared.with(|s| {
             while s.close_oldest(now) {}
@@ -124,8 +134,8 @@ impl Shared {
         inode.mode == Some(OpenMode::Read)
             && inode.is_clean()
             && !inode.is_changing()
-            && !self.locks.has_of(ino)
             && self.is_known(ino, inode)
+            && !self.locks.has_of(ino)
     }
 
     /// Shards are told that it is closed, unless a program opens it before. `false`: it was not kept.

@@ -51,11 +51,6 @@ pub struct Opened {
     pub created: bool,
 }
 
-/// The shard has no room for one more open.
-pub(crate) fn is_full<T>(result: &Result<T, Refusal>) -> bool {
-    result.as_ref().is_err_and(|refusal| refusal.status.as_errno() == Some(Errno::ENFILE))
-}
-
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn open(&self, ino: Ino, how: OpenHow) -> Result<Opened, Errno> {
         self.errno(self.open_file(ino, how).await)
@@ -66,12 +61,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if let Some(opened) = self.open_known(ino, how).await {
             return opened;
         }
-        let opened = self.open_told(ino, how).await;
-        if is_full(&opened) && self.made_room_for_opens().await {
-            self.open_told(ino, how).await
-        } else {
-            opened
-        }
+        self.open_with_room(async || self.open_told(ino, how).await).await
     }
 
     async fn open_told(&self, ino: Ino, how: OpenHow) -> Result<Opened, Refusal> {
@@ -126,10 +116,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         create: CreateHow,
         how: OpenHow,
     ) -> Result<Opened, Errno> {
-        let mut made = self.create_file(parent, bytes, create, how).await;
-        if is_full(&made) && self.made_room_for_opens().await {
-            made = self.create_file(parent, bytes, create, how).await;
-        }
+        let made = self.open_with_room(async || self.create_file(parent, bytes, create, how).await).await;
         self.errno(made)
     }
 

@@ -2,7 +2,6 @@
 
 use crate::job::Job;
 use crate::lane::Lane;
-use crate::op::open::is_full;
 use crate::op::{CreateHow, OpenHow, Opened};
 use crate::port::{Cell, Port};
 use crate::state::Shared;
@@ -14,10 +13,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Makes an open file without a name in the directory `parent`. [`Lane::link`] can name it; without
     /// a name it is gone at its last close.
     pub async fn create_temp(&self, parent: Ino, create: CreateHow, how: OpenHow) -> Result<Opened, Errno> {
-        let mut made = self.create_nameless(parent, create, how).await;
-        if is_full(&made) && self.made_room_for_opens().await {
-            made = self.create_nameless(parent, create, how).await;
-        }
+        let made = self.open_with_room(async || self.create_nameless(parent, create, how).await).await;
         self.errno(made)
     }
 

@@ -5,6 +5,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use skep_types::{Errno, Ino, ShardId, Term};
 use skep_wire::meta::{LockKind, LockSpace, LockWish, ReclaimedLock};
 
@@ -106,6 +107,12 @@ pub struct Locks {
     ending: BTreeMap<u64, LockKey>,
     ticket: u64,
     order: u64,
+}
+
+/// Locks of one file.
+fn keys_of(ino: Ino) -> RangeInclusive<LockKey> {
+    let key = |space, owner| LockKey { ino, space, owner };
+    key(LockSpace::Range, 0)..=key(LockSpace::Whole, u64::MAX)
 }
 
 impl Locks {
@@ -257,25 +264,15 @@ impl Locks {
 
     /// Everything that was taken through a handle and still stands.
     pub fn of_handle(&self, ino: Ino, handle: Handle) -> Vec<LockKey> {
-        let keys = LockKey { ino, space: LockSpace::Range, owner: 0 }..=LockKey {
-            ino,
-            space: LockSpace::Whole,
-            owner: u64::MAX,
-        };
         let through = |ranges: &[Range]| ranges.iter().any(|range| range.handle == handle);
-        let held = self.held.range(keys).filter(|(_, held)| through(&held.ranges));
+        let held = self.held.range(keys_of(ino)).filter(|(_, held)| through(&held.ranges));
         held.map(|(key, _)| *key).collect()
     }
 
     /// Is anything of this file held, waited for, in doubt, or to be given up?
     pub fn has_of(&self, ino: Ino) -> bool {
-        let keys = LockKey { ino, space: LockSpace::Range, owner: 0 }..=LockKey {
-            ino,
-            space: LockSpace::Whole,
-            owner: u64::MAX,
-        };
         let is_of = |key: &LockKey| key.ino == ino;
-        self.held.range(keys).next().is_some()
+        self.held.range(keys_of(ino)).next().is_some()
             || self.wishes.values().any(|wish| wish.ino == ino)
             || self.suspects.iter().any(|(of, ..)| *of == ino)
             || self.drops.iter().any(|(key, _)| is_of(key))

@@ -151,8 +151,8 @@ impl Leases {
             self.busy.changes(*ino, request.client, request.now);
             let is_asked = |holder: &ClientId| *holder != request.client && what.is_known_to(*holder);
             for holder in self.holders.of(*ino).filter(is_asked) {
-                // What is busy goes as a whole: so what is kept of one inode is bounded as well.
-                let what = if self.busy.is_busy(*ino, request.now) { &What::Everything } else { what };
+                // So what is kept of one inode is bounded as well.
+                let what = if self.busy.is_whole(*ino, request.now) { &What::Everything } else { what };
                 if self.recalls.is_cleared(*ino, what, holder) {
                     continue;
                 }

@@ -320,6 +320,25 @@ fn eviction_recovers_sizes() {
     bed.check();
 }
 
+/// Goal: what an evicted client wrote in the middle of a file no length shows: its change counter moves all the same, so that
+/// kernels that have older pages of it drop them at the next open.
+#[test]
+fn eviction_counts_as_a_change() {
+    let mut bed = Bed::new();
+    let (ino, layout) = bed.grown("f", 100);
+    let before = bed.call(ME, GetAttr { ino }).unwrap().attr;
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    bed.sizes.insert(layout.chunks().next().unwrap().0, 100);
+    bed.fenced.push(2);
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    bed.run_courier();
+    let after = bed.call(ME, GetAttr { ino }).unwrap();
+    assert_eq!((after.attr.size, after.attr.mtime, after.live), (100, before.mtime, None));
+    assert!(after.attr.change > before.change);
+    bed.check();
+}
+
 /// Goal: lanes of sessions that ended while the server was away are forgotten at its start.
 #[test]
 fn sessions_that_ended_meanwhile() {

@@ -178,23 +178,20 @@ fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
     if inode.layout.generation != m.generation || inode.layout.is_inline() {
         return Ok(());
     }
-    // Whether an ordinary user wrote, and what, only the writer knew.
-    let killed = kill_privileges(ctx, m.ino, &mut inode, true)?;
-    if ctx.trim(m.ino)?.is_some() {
-        // What is left of the chunks shows when it has ended.
-        if killed {
-            ctx.put_inode(m.ino, &inode);
-        }
-        return Ok(());
+    // Whether an ordinary user wrote, and what, only the writer knew: also in the middle, which no length shows, and of which
+    // kernels may have older pages.
+    kill_privileges(ctx, m.ino, &mut inode, true)?;
+    // What a trim leaves of the chunks shows when it has ended.
+    let is_whole = ctx.trim(m.ino)?.is_none();
+    if is_whole {
+        inode.blocks = m.blocks;
     }
-    if m.size <= inode.size && m.blocks == inode.blocks && !killed {
-        return Ok(());
-    }
-    if m.size > inode.size {
+    if is_whole && m.size > inode.size {
         inode.size = m.size;
         inode.was_written(ctx.scene.at);
+    } else {
+        inode.touch(ctx.scene.at);
     }
-    inode.blocks = m.blocks;
     ctx.put_inode(m.ino, &inode);
     Ok(())
 }

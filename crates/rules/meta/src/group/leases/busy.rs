@@ -1,5 +1,6 @@
-//! Inodes that several clients keep changing: nobody is lent them for a while, so that a change costs no more than without
-//! leases.
+//! Inodes that several clients keep changing. Who has one and does not look at it any more loses it as a whole, so that
+//! whoever changes it is alone with it. Where others come back for it all the same, nobody is lent it for a while: a change
+//! then costs no more than without leases.
 
 use crate::limit::{BUSY_AT, BUSY_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -13,6 +14,8 @@ const HALF_MS: u64 = 2_500;
 const LEFT: [u64; 11] =
     [65_536, 61_147, 57_052, 53_232, 49_667, 46_341, 43_238, 40_342, 37_641, 35_120, 32_768];
 const STEP_MS: u64 = HALF_MS / 10;
+/// So often is an inode taken back as a whole before it is busy.
+const CHANCES: u64 = 2;
 /// So many are looked at for one that may be forgotten.
 const LOOKS: usize = 8;
 /// So long after the last conflict it is busy no more.
@@ -41,7 +44,9 @@ impl Heat {
 
 #[derive(Debug)]
 pub struct Busy {
-    /// With so much heat an inode is busy.
+    /// With so much heat an inode is taken back as a whole.
+    whole_at: u64,
+    /// With so much it is busy.
     at: u64,
     inos: BTreeMap<Ino, Heat>,
     /// The same, about as old as they are.
@@ -59,7 +64,8 @@ impl Default for Busy {
 impl Busy {
     /// With so many recalls at once an inode is busy.
     pub fn new(at: u64) -> Self {
-        Self { at: at * HOT, inos: BTreeMap::new(), order: VecDeque::new(), until: Millis(0) }
+        let whole_at = at.saturating_sub(CHANCES) * HOT;
+        Self { whole_at, at: at * HOT, inos: BTreeMap::new(), order: VecDeque::new(), until: Millis(0) }
     }
 
     /// Something is taken back for `client`.
@@ -90,6 +96,11 @@ impl Busy {
             self.order.push_back(old);
         }
         self.order.pop_front().map(|old| self.inos.remove(&old));
+    }
+
+    /// Is a recall to take all of it?
+    pub fn is_whole(&self, ino: Ino, now: Millis) -> bool {
+        self.is_busy(ino, now) || self.inos.get(&ino).map_or(0, |heat| heat.now(now)) >= self.whole_at
     }
 
     /// Is nobody to be lent it?
@@ -172,7 +183,7 @@ mod tests {
     #[test]
     fn bounded() {
         let (mut busy, now, first) = (Busy::default(), Millis(1_000), Ino(u64::MAX));
-        (0..8).for_each(|_| busy.recalls(first, ONE, now));
+        (0..BUSY_AT).for_each(|_| busy.recalls(first, ONE, now));
         (0..2 * BUSY_MAX as u64).for_each(|ino| busy.recalls(Ino(ino), ONE, now));
         assert_eq!((busy.inos.len(), busy.order.len(), busy.len(now)), (BUSY_MAX, BUSY_MAX, 1));
         assert!(busy.is_busy(first, now));

@@ -329,6 +329,30 @@ fn what_several_keep_changing_is_lent_to_nobody() {
     assert!(table.ask(2, dir(7)).0.is_some(), "cached again within ten seconds of quiet");
 }
 
+/// Goal: who has looked at a directory once, and no more, loses it as a whole when somebody else changes it again and again;
+/// that one has it all the time, and so has who comes back once.
+#[test]
+fn who_looks_no_more_loses_it_and_who_changes_keeps_it() {
+    let mut table = Table::new();
+    table.ask(2, dir(7)).0.unwrap();
+    let mut told = 0;
+    for n in 0..100 {
+        let (_, recalls) = table.recall(100 + n, 1, &[(dir(7), name(&alloc::format!("n{n}")))]);
+        recalls.iter().for_each(|(client, recall)| table.leases.confirmed(ClientId(*client), recall.number));
+        table.leases.take_over();
+        table.leases.release(100 + n);
+        told += recalls.len();
+        assert!(table.ask(1, dir(7)).0.is_some(), "change {n}");
+        if n == 50 {
+            table.now.0 += 1_000;
+            assert!(table.ask(2, dir(7)).0.is_some());
+        }
+    }
+    assert_eq!(told, 8 + 1 + 2 + 1, "names, and everything, twice");
+    assert!(!table.leases.has(ClientId(2), dir(7)));
+    table.leases.check();
+}
+
 /// Goal: it is told who keeps changes waiting for longest, for how long, and with what; nobody, when all have confirmed.
 #[test]
 fn who_holds_up_changes_is_told() {
