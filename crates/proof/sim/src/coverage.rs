@@ -69,6 +69,7 @@ pub const MARKERS: &[&str] = &[
     "an fsync held over a power cut",
     "two clients wanted one name",
     "a create came too late and looked again",
+    "a number was read that had been read ahead",
     "a reply was applied late",
     "a directory's lock was waited for",
     "a known name led elsewhere",

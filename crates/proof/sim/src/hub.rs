@@ -9,6 +9,7 @@ use crate::fields::Fields;
 use crate::kept::Kept;
 use crate::kernel::Kernel;
 use crate::lending::Lending;
+use crate::moments::Moment;
 use crate::trace::Trace;
 use crate::truth::Truth;
 use crate::{Canary, Options};
@@ -198,8 +199,11 @@ impl Hub {
         let Options { canary, whole_trace, leases, .. } = *options;
         let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
         let lending = Lending::draw(seed, canary, leases);
-        let is_about_names = leases || lending.moment.is_some();
-        let theme = if is_about_names { Some(Theme::Names) } else { canary.and_then(Canary::theme) };
+        let theme = match lending.moment.map(Moment::theme) {
+            None if leases => Some(Theme::Names),
+            None => canary.and_then(Canary::theme),
+            theme => theme,
+        };
         let deeds = Deeds::draw(&mut rng, theme);
         let hosts = Hosts::draw(&mut rng);
         Self {

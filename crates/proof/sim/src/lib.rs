@@ -155,10 +155,12 @@ pub enum Canary {
     ErasesLeasedOpen,
     /// Names that are taken back stay valid in kernels.
     ForgetsToldNames,
+    /// What was read ahead is used though others have changed it since.
+    ReadsOldAhead,
 }
 
 impl Canary {
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 51] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -209,6 +211,7 @@ impl Canary {
         Self::AnswerOvertakesNotify,
         Self::ErasesLeasedOpen,
         Self::ForgetsToldNames,
+        Self::ReadsOldAhead,
     ];
 
     /// Is it wrong with leases?
@@ -245,6 +248,7 @@ impl Canary {
             }
             Self::RepeatsOnAnyLine => Some(Theme::LateTrims),
             Self::CreateOpens | Self::BelievesNames | Self::BelievesAttributes => Some(Theme::Names),
+            Self::ReadsOldAhead => Some(Theme::Pages),
             _ if self.is_of_leases() => Some(Theme::Names),
             _ => None,
         }
@@ -303,6 +307,7 @@ impl Canary {
             Self::AnswerOvertakesNotify => "answer-overtakes-notify",
             Self::ErasesLeasedOpen => "erases-leased-open",
             Self::ForgetsToldNames => "forgets-told-names",
+            Self::ReadsOldAhead => "reads-old-ahead",
         }
     }
 }

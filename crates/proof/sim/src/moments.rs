@@ -2,6 +2,7 @@
 //! leases are about one of them, in which little is busy, and nothing is small.
 
 use crate::Canary;
+use crate::deeds::Theme;
 use crate::hub::{Hub, LaneId};
 use crate::together::STEPS_FROM;
 use crate::world::{LANES, is_hearer};
@@ -53,6 +54,8 @@ pub enum Moment {
     Overtaken,
     /// Files are read again and again, and lose their names while they are open.
     Reopened,
+    /// Files are read in order, past the pages, while others write to them now and then.
+    InOrder,
 }
 
 impl Moment {
@@ -66,6 +69,7 @@ impl Moment {
             Some(Canary::AcksRecallBeforeInval) => return Some(Self::Held),
             Some(Canary::AnswerOvertakesNotify) => return Some(Self::Unapplied),
             Some(Canary::ErasesLeasedOpen) => return Some(Self::Reopened),
+            Some(Canary::ReadsOldAhead) => return Some(Self::InOrder),
             Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {
                 return Some(Self::Overtaken);
             }
@@ -81,6 +85,7 @@ impl Moment {
             Self::Held,
             Self::Overtaken,
             Self::Reopened,
+            Self::InOrder,
         ];
         rng.percent(SOME).then(|| rng.pick(&all))
     }
@@ -88,7 +93,7 @@ impl Moment {
     /// What a lane does among all others.
     pub fn deed(self, rng: &mut Rng) -> u64 {
         let deeds = match self {
-            Self::LastAnswer | Self::GivenUp | Self::Overtaken => return rng.below(ANY),
+            Self::LastAnswer | Self::GivenUp | Self::Overtaken | Self::InOrder => return rng.below(ANY),
             Self::Forgotten => FORGOTTEN_DEEDS,
             Self::Renamed => RENAMED_DEEDS,
             Self::Unapplied | Self::Held => HELD_DEEDS,
@@ -102,6 +107,11 @@ impl Moment {
             }
         }
         rng.below(ANY)
+    }
+
+    /// What programs do in such a seed.
+    pub fn theme(self) -> Theme {
+        if self == Self::InOrder { Theme::Pages } else { Theme::Names }
     }
 
     /// For how long leases hold in this seed.
@@ -221,6 +231,7 @@ mod tests {
             Moment::Held,
             Moment::Overtaken,
             Moment::Reopened,
+            Moment::InOrder,
         ] {
             assert!(drawn.contains(&moment));
             assert!((0..100).all(|_| moment.deed(&mut rng) < ANY));

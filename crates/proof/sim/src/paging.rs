@@ -2,8 +2,11 @@
 //! tail that grows. Nobody sees zeros where somebody wrote, nor an old number under the lock or after an open.
 
 use crate::kernel::{Found, PAGE, kernel};
+use crate::moments::Moment;
 use crate::program::{Actor, Failed, session_of};
+use skep_client::limits::AHEAD_FOR_MS;
 use skep_client::{OpenHow, Port, WriteHow};
+use skep_types::limits::INLINE_DEFAULT;
 use skep_types::{Errno, Ino};
 use skep_wire::meta::{LockKind, LockSpace, LockWish, OpenMode};
 
@@ -13,6 +16,8 @@ const NUMBER: usize = 16;
 const LENGTHS: [u64; 5] = [0, 7, 90, 900, 5_000];
 /// The tail grows no longer than this: out of the metadata, over a few chunks.
 const TAIL_MAX: u64 = 150_000;
+/// Of a hundred programs so many read in order, where that is what a seed is about.
+const IN_ORDER: u64 = 80;
 /// Looks of one reader.
 const LOOKS: u64 = 6;
 
@@ -22,7 +27,7 @@ pub struct Paged {
     pub ino: Ino,
     /// Last number whose fsync was answered, and the end of the file then.
     acked: (u64, u64),
-    /// Last number whose write was answered, and how many power cuts there had been.
+    /// Last number whose write was answered, and how many power cuts there had been when it began.
     written: (u64, usize),
     /// Last number that somebody began to write.
     tried: u64,
@@ -54,7 +59,8 @@ impl Actor {
             let hub = &mut *self.hub.borrow_mut();
             hub.at_step.insert(self.id, 0);
             let file = hub.rng.below(2) as usize;
-            (file, hub.rng.below(10))
+            let reads_on = hub.is_about(Moment::InOrder) && hub.rng.percent(IN_ORDER);
+            (file, if reads_on { 9 } else { hub.rng.below(10) })
         };
         let Some(Paged { ino, .. }) = self.hub.borrow().fields.paged.get(file).copied() else {
             return Ok(());
@@ -62,7 +68,8 @@ impl Actor {
         match what {
             0..=3 => self.add_one(file, ino).await,
             4..=6 => self.open_and_look(file, ino).await,
-            _ => self.follow(file, ino).await,
+            7..=8 => self.follow(file, ino).await,
+            _ => self.read_on(file, ino).await,
         }
     }
 
@@ -162,7 +169,8 @@ impl Actor {
         }
         let (number, len) = {
             let hub = &mut *self.hub.borrow_mut();
-            let len = hub.rng.pick(&LENGTHS);
+            let is_long = hub.is_about(Moment::InOrder) && end > u64::from(INLINE_DEFAULT);
+            let len = if is_long { 0 } else { hub.rng.pick(&LENGTHS) };
             let paged = &mut hub.fields.paged[file];
             paged.tried += 1;
             (paged.tried, if end + len > TAIL_MAX { 0 } else { len })
@@ -170,8 +178,9 @@ impl Actor {
         let start = end.max(NUMBER as u64);
         let tail: Vec<u8> = (start..start + len).map(letter).collect();
         let written = async {
+            let cuts = self.hub.borrow().cuts.len();
             self.put(handle, ino, 0, format!("{number:0NUMBER$}").as_bytes()).await?;
-            self.is_written(file, number, session);
+            self.is_written(file, (number, cuts), session);
             if len > 0 {
                 self.put(handle, ino, start, &tail).await?;
             }
@@ -191,10 +200,10 @@ impl Actor {
         Ok(())
     }
 
-    fn is_written(&self, file: usize, number: u64, session: Option<skep_types::ClientId>) {
+    /// What a power cut took may be answered behind it.
+    fn is_written(&self, file: usize, written: (u64, usize), session: Option<skep_types::ClientId>) {
         if self.counts(session) {
-            let hub = &mut *self.hub.borrow_mut();
-            hub.fields.paged[file].written = (number, hub.cuts.len());
+            self.hub.borrow_mut().fields.paged[file].written = written;
         }
     }
 
@@ -251,6 +260,55 @@ impl Actor {
         }
         self.lane.release(opened.handle).await;
         Ok(())
+    }
+
+    /// Reads on and on past the pages, in pieces so small that the second half of the number is read ahead.
+    async fn read_on(&self, file: usize, ino: Ino) -> Result<(), Failed> {
+        let session = session_of(&self.shared);
+        if self.paged(file).acked.1 <= u64::from(INLINE_DEFAULT) {
+            return Ok(());
+        }
+        let Ok(opened) = self.lane.open(ino, READ).await else { return Ok(()) };
+        let looks = self.hub.borrow_mut().rng.below(4 * LOOKS);
+        let mut result = Ok(());
+        for _ in 0..looks {
+            let ms = {
+                let rng = &mut self.hub.borrow_mut().rng;
+                let longest = if rng.percent(10) { 2 * AHEAD_FOR_MS } else { 60 };
+                rng.below(longest)
+            };
+            self.lane.port().pause(ms).await;
+            // As the kernel, which comes by its name now and then: a lease covers what it leads to.
+            let _ = self.lane.lookup(Ino::ROOT, format!("paged{file}").as_bytes()).await;
+            let (before, spared) = (self.newest(file), self.shared.borrow().spared.reads);
+            let Ok(found) = self.number_in_pieces(opened.handle).await else { break };
+            if !self.counts(session) {
+                break;
+            }
+            if self.shared.borrow().spared.reads > spared {
+                self.hub.borrow_mut().coverage.hit("a number was read that had been read ahead");
+            }
+            if found < before.min(self.newest(file)) {
+                result = self.fail(format!(
+                    "{found} is read from paged file {file}, but {before} was written before that began"
+                ));
+                break;
+            }
+        }
+        self.lane.release(opened.handle).await;
+        result
+    }
+
+    async fn number_in_pieces(&self, handle: u64) -> Result<u64, Errno> {
+        let mut bytes = [0; NUMBER];
+        for (at, piece) in bytes.chunks_mut(NUMBER / 2).enumerate() {
+            let wanted = piece.len();
+            if self.lane.read(handle, (at * NUMBER / 2) as u64, piece).await? < wanted {
+                return Err(Errno::EIO);
+            }
+        }
+        let text = std::str::from_utf8(&bytes).ok();
+        Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 
     async fn first_zero(&self, handle: u64, ino: Ino, end: u64) -> Option<u64> {

@@ -36,6 +36,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok &= self.resolve_doubts().await;
         self.drop_idle_pages().await;
         let frees = self.free_ended();
+        let now = self.port.now();
+        self.shared.with(|s| s.aheads.forget_old(now));
         // The last: a server that hangs is waited for here, and has no part in what came before.
         self.listen().await;
         if !ok {
@@ -43,7 +45,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let (waiting, timeout) = self.shared.with(|s| {
             (
-                !s.closes.is_empty() || frees,
+                !s.closes.is_empty() || !s.aheads.is_empty() || frees,
                 s.session.open().map_or(HOUSEKEEPING_MAX_MS, |session| session.timeout_ms),
             )
         });

@@ -63,6 +63,20 @@ pub const COPY_WINDOW: u64 = 64 << 20;
 pub const COPY_DROPS_MAX: usize = 4;
 /// Requests of a copy that are on their way at once.
 pub const COPY_JOBS_MAX: usize = 64;
+/// Who reads larger pieces than this is read nothing ahead.
+pub const AHEAD_SMALL: usize = 128 << 10;
+/// The read in order with which reading ahead begins.
+pub const AHEAD_RUN: u32 = 2;
+/// Bytes that are read ahead first; then twice as many each time ...
+pub const AHEAD_FIRST: usize = 128 << 10;
+/// ... up to so many.
+pub const AHEAD_MAX: usize = 1 << 20;
+/// Bytes that were read ahead through all handles; beyond it the oldest go.
+pub const AHEAD_BYTES_MAX: usize = 64 << 20;
+/// What was read ahead longer ago is read again.
+pub const AHEAD_FOR_MS: u64 = 1_000;
+/// Pieces of memory that are used again.
+pub const AHEAD_SPARE: usize = 4;
 /// Rounds after which a file whose layout keeps changing under an operation gives EIO.
 pub const STALE_ROUNDS_MAX: u32 = 200;
 /// Looks at chunk files that are too short, while truncates come in between, before the operation gives EIO.
@@ -236,6 +250,10 @@ pub struct Limits {
     pub canary_forgets_told_names: bool,
     /// A fault on purpose: a file is opened without asking though its close is on its way (*erases-leased-open*).
     pub canary_erases_opens: bool,
+    /// As [`AHEAD_BYTES_MAX`].
+    pub ahead_bytes: usize,
+    /// A fault on purpose: what was read ahead is used though others have changed it since (*reads-old-ahead*).
+    pub canary_keeps_ahead: bool,
     /// A fault on purpose: what the kernel does not know yet counts as dropped (*answer-overtakes-notify*).
     pub canary_unknown_is_gone: bool,
 }
@@ -278,6 +296,8 @@ impl Default for Limits {
             canary_confirms_first: false,
             canary_forgets_told_names: false,
             canary_erases_opens: false,
+            ahead_bytes: AHEAD_BYTES_MAX,
+            canary_keeps_ahead: false,
             canary_unknown_is_gone: false,
         }
     }

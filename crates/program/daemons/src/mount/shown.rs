@@ -105,6 +105,7 @@ impl MountPages {
             ("listing", spared.listings),
             ("extended", spared.extended),
             ("open", spared.opens),
+            ("read", spared.reads),
         ] {
             family.value(&[("what", what)], value);
         }

@@ -42,6 +42,9 @@ const SEEK_DATA: u32 = 3;
 /// SEEK_HOLE.
 const SEEK_HOLE: u32 = 4;
 
+/// The label of SELinux.
+const LABEL: &[u8] = b"security.selinux";
+
 /// A lane of a mount.
 pub type MountLane<P> = Lane<P, Arc<SharedCell>>;
 
@@ -452,7 +455,14 @@ impl<P: MountPort> Filesystem for Worker<P> {
             _ if name.starts_with(special::NAMESPACE) => {
                 special::get(lane, Ino(ino), name).await.map_err(errno)?
             }
-            _ => lane.getxattr(Ino(ino), name).await.map_err(errno)?,
+            _ => match lane.getxattr(Ino(ino), name).await {
+                // As NFS: `ls -l` asks this for each entry, until it hears that there is no such thing on the file system.
+                // Kernels that use labels have their own for FUSE, and do not ask.
+                Err(skep_types::Errno::ENODATA) if name == LABEL => {
+                    return Err(errno(skep_types::Errno::EOPNOTSUPP));
+                }
+                value => value.map_err(errno)?,
+            },
         };
         Ok(give(&value, out))
     }

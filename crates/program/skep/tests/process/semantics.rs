@@ -2,6 +2,7 @@
 
 use super::{bytes, plan, start};
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags, fallocate};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -103,6 +104,21 @@ fn large_extended_attributes() {
     }
     let too_long = vec![1; 65_537];
     assert!(rustix::fs::setxattr(&path, "user.longer", &too_long, XattrFlags::empty()).is_err());
+}
+
+/// Goal: who asks for the label of a file that has none hears that there are no labels, and asks no further; one that was set,
+/// by whoever copies files with all that they have, is kept. What else is missing is missing.
+#[test]
+fn absent_labels_are_not_supported() {
+    let cluster = start(plan());
+    let path = cluster.mount().join("f");
+    File::create(&path).unwrap();
+    let get = |name| rustix::fs::getxattr(&path, name, &mut [0; 64]).map_err(|e| e.raw_os_error());
+    let (not_supported, no_data) = (Errno::OPNOTSUPP.raw_os_error(), Errno::NODATA.raw_os_error());
+    assert_eq!(get("security.selinux"), Err(not_supported));
+    assert_eq!((get("security.other"), get("user.other")), (Err(no_data), Err(no_data)));
+    rustix::fs::setxattr(&path, "security.selinux", b"label", XattrFlags::empty()).unwrap();
+    assert_eq!(get("security.selinux"), Ok(5));
 }
 
 /// Goal: punching makes zeros and keeps the size, keep-size allocation keeps it, in and beyond inline.

@@ -324,6 +324,7 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         canary_revives: canary == Some(Canary::RevivedByLateAnswer),
         canary_confirms_first: canary == Some(Canary::AcksRecallBeforeInval),
         canary_forgets_told_names: canary == Some(Canary::ForgetsToldNames),
+        canary_keeps_ahead: canary == Some(Canary::ReadsOldAhead),
         canary_unknown_is_gone: canary == Some(Canary::AnswerOvertakesNotify),
         ..Limits::default()
     }

@@ -341,7 +341,10 @@ impl Shared {
         })?;
         let inode = self.inodes.entry(ino);
         match how.mode.writes() {
-            true => inode.writers += 1,
+            true => {
+                inode.writers += 1;
+                inode.opened_to_write = inode.opened_to_write.wrapping_add(1);
+            }
             false => inode.readers += 1,
         }
         Ok(handle)

@@ -7,6 +7,7 @@ use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Filled, Handle, PageDrop, Pages, Shared};
 use skep_types::{Attr, Errno, Ino};
 use skep_wire::Refusal;
+use skep_wire::meta::OpenMode;
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// The kernel sends writes of this handle through its page cache.
@@ -20,10 +21,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Fills a page: as [`Lane::read`], for the kernel's cache instead of a program.
     pub async fn fill(&self, handle: Handle, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
-        let (FileHandle { ino, .. }, _going) = self.through_file(handle)?;
+        let (FileHandle { ino, mode, .. }, _going) = self.through_file(handle)?;
+        if mode == OpenMode::Write {
+            return Err(Errno::EBADF);
+        }
         let end = offset.saturating_add(out.len() as u64);
         let number = self.shared.with(|s| s.inodes.entry(ino).pages.fill_begins(offset, end));
-        let filled = self.fill_numbered(handle, (number, offset, end), ino, out).await;
+        let filled = self.fill_numbered((number, offset, end), ino, out).await;
         if filled.is_err() {
             self.shared.with(|s| s.inodes.entry(ino).pages.fill_given_up(number));
         }
@@ -32,7 +36,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn fill_numbered(
         &self,
-        handle: Handle,
         (number, offset, end): (u64, u64, u64),
         ino: Ino,
         out: &mut [u8],
@@ -46,7 +49,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let mut looked = false;
         loop {
-            let n = self.read(handle, offset, out).await?;
+            let n = self.read_all(ino, offset, out).await?;
             match self.shared.with(|s| s.inodes.entry(ino).pages.fill_ends(number, n, out, looked)) {
                 Filled::Done(n) => return Ok(n),
                 Filled::Again => {

@@ -1,15 +1,16 @@
-//! read: from the content kept at open, or from all chunks at once into the caller's buffer.
+//! read: from the content kept at open, from what was read ahead, or from all chunks at once into the caller's buffer.
 
 use super::seal::{Place, Stuck};
 use super::write::transfers;
 use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::limits::{ROUND_MAX, STALE_ROUNDS_MAX};
+use crate::limits::{AHEAD_SMALL, ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Shared, copies};
+use crate::state::{Ahead, AsOf, Handle, Shared, copies};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Encode, Errno, Ino, Layout, Piece};
+use skep_types::{Encode, Errno, Ino, Layout, Millis, Piece};
 use skep_wire::meta::{OpenMode, OpenReply};
 use skep_wire::storage::{ReadChunk, ReadChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -45,10 +46,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if file.mode == OpenMode::Write {
             return Err(Errno::EBADF);
         }
+        if self.leases
+            && out.len() <= AHEAD_SMALL
+            && let Some(n) = self.read_ahead(handle, file.ino, offset, out).await
+        {
+            return Ok(n);
+        }
+        self.read_all(file.ino, offset, out).await
+    }
+
+    /// As [`Lane::read`], whatever else the program may want soon.
+    pub(crate) async fn read_all(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         for part in out.chunks_mut(ROUND_MAX) {
             let wanted = part.len();
-            match self.read_part(file.ino, offset + done as u64, part).await {
+            match self.read_part(ino, offset + done as u64, part).await {
                 Ok(n) => done += n,
                 Err(refusal) if done == 0 => return self.errno(Err(refusal)),
                 Err(_) => break,
@@ -58,6 +70,36 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         Ok(done)
+    }
+
+    /// From what was read ahead of a program that reads in order; or now, with what it will ask for next. `None`: it is to be
+    /// read alone.
+    async fn read_ahead(&self, handle: Handle, ino: Ino, offset: u64, out: &mut [u8]) -> Option<usize> {
+        let (now, boot) = (self.port.now(), self.port.boot());
+        let (ahead, as_of) = self.shared.with(|s| {
+            let as_of = s.unchanged_since(ino, boot);
+            let ahead = s.aheads.reads(handle, offset, out.len(), as_of, now);
+            s.spared.reads += u64::from(matches!(ahead, Ahead::Here(..)));
+            (ahead, as_of)
+        });
+        let window = match ahead {
+            Ahead::Here(bytes, at) => return Some(copy_from(&bytes[at..], out)),
+            Ahead::Wanted(window) => window,
+            Ahead::No => return None,
+        };
+        let mut bytes = self.shared.with(|s| s.aheads.take_memory(window));
+        // What is wrong with bytes that nobody has asked for yet is for who asks.
+        let n = Box::pin(self.read_part(ino, offset, &mut bytes)).await.ok()?;
+        bytes.truncate(n);
+        let bytes = Arc::new(bytes);
+        let (now, boot) = (self.port.now(), self.port.boot());
+        self.shared.with(|s| {
+            if let Some(as_of) = as_of.filter(|as_of| s.unchanged_since(ino, boot) == Some(*as_of)) {
+                let most = s.limits.ahead_bytes;
+                s.aheads.put(handle, offset, bytes.clone(), as_of, now, most);
+            }
+        });
+        Some(copy_from(&bytes, out))
     }
 
     pub(crate) async fn read_part(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Refusal> {
@@ -166,6 +208,12 @@ fn reading<'a>(piece: &Piece, into: &'a mut [u8]) -> Job<'a> {
     job
 }
 
+fn copy_from(bytes: &[u8], out: &mut [u8]) -> usize {
+    let n = bytes.len().min(out.len());
+    out[..n].copy_from_slice(&bytes[..n]);
+    n
+}
+
 /// A part of inline content; what is missing up to `size` is zeros.
 fn copy_inline(data: &[u8], size: u64, offset: u64, out: &mut [u8]) -> usize {
     let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
@@ -183,6 +231,22 @@ fn inline_part(reply: &OpenReply, offset: u64, out: &mut [u8]) -> Option<usize> 
 }
 
 impl Shared {
+    /// As long as this is the same nothing of the content in its chunk files changes, but what they lose. `None`: it may.
+    fn unchanged_since(&mut self, ino: Ino, boot: Millis) -> Option<AsOf> {
+        let covered = self.names.covered_end(ino, self.leases.era(ino.shard()));
+        let is_believed = covered.is_some_and(|(dir, ..)| self.leases.believes(dir, boot).is_some());
+        let inode = self.inodes.get(ino)?;
+        let (cover, size) = match covered {
+            _ if self.limits.canary_keeps_ahead => (0, inode.size()),
+            Some((_, since, size)) if is_believed => (since.number, size),
+            _ => return None,
+        };
+        let is_written = inode.writers > 0 || inode.is_changing() || inode.mark.is_some();
+        let in_chunks = inode.layout.as_ref().is_some_and(|layout| !layout.is_inline());
+        let (opened_to_write, truncations) = (inode.opened_to_write, inode.truncations);
+        (in_chunks && !is_written).then_some(AsOf { cover, opened_to_write, truncations, size })
+    }
+
     fn read_view(&self, ino: Ino, offset: u64, out: &mut [u8]) -> View {
         let Some(inode) = self.inodes.get(ino) else { return View::Unknown };
         if let (Some(inline), Some(attr)) = (&inode.inline, &inode.attr) {
@@ -198,3 +262,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,7 +26,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// The kernel is done with a handle.
     pub async fn release(&self, handle: Handle) {
-        let Some(file) = self.shared.with(|s| s.handles.remove_file(handle)) else { return };
+        let file = self.shared.with(|s| {
+            s.aheads.forget(handle);
+            s.handles.remove_file(handle)
+        });
+        let Some(file) = file else { return };
         let (ino, last) = self.shared.with(|s| {
             let inode = s.inodes.entry(file.ino);
             (file.ino, inode.uses() == 1 && inode.mark.is_some())

@@ -41,6 +41,8 @@ pub struct Inode {
     pub readers: u32,
     /// Handles that may write.
     pub writers: u32,
+    /// Handles that might write, so far. (Nobody opens 65,536 within the second for which something is read ahead.)
+    pub opened_to_write: u16,
     /// Opens in flight.
     pub opening: u32,
     /// What the shard was last told that it is open for.

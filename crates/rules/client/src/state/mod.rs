@@ -1,6 +1,7 @@
 //! What all lanes of a mount share. One owner, no lock inside; the hands wrap it in a [`crate::Cell`].
 
 mod acls;
+mod ahead;
 mod closes;
 pub(crate) mod copies;
 mod ghosts;
@@ -26,6 +27,7 @@ mod strays;
 mod untold;
 
 pub use acls::{Acl, Acls};
+pub use ahead::{Ahead, Aheads, AsOf};
 pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
@@ -84,6 +86,8 @@ pub struct Spared {
     pub extended: u64,
     /// That a file is open.
     pub opens: u64,
+    /// Parts of files that had been read ahead.
+    pub reads: u64,
 }
 
 /// The state of a mount.
@@ -120,6 +124,8 @@ pub struct Shared {
     /// Directories removed while in use.
     pub ghosts: Ghosts,
     pub handles: Handles,
+    /// What was read ahead through them.
+    pub aheads: Aheads,
     /// Locks held and waited for.
     pub locks: Locks,
     /// Closes to be told to shards.

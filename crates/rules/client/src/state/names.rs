@@ -126,6 +126,11 @@ impl Names {
         self.cover_of(ino, era).map(|covered| covered.since)
     }
 
+    /// The same, with the directory, and where it ends.
+    pub fn covered_end(&self, ino: Ino, era: u64) -> Option<(Ino, CoveredSince, u64)> {
+        self.cover_of(ino, era).map(|covered| (covered.dir, covered.since, covered.attr.size))
+    }
+
     /// The directory whose lease covers it.
     pub fn covering_dir(&self, ino: Ino, era: u64) -> Option<Ino> {
         self.cover_of(ino, era).map(|covered| covered.dir)

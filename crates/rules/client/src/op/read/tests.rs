@@ -1,0 +1,138 @@
+//! Who reads in order asks seldom, and reads nothing that has changed meanwhile.
+
+use crate::op::recalls::tests::{T, beside, cluster, holder, make};
+use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, mount, read, write};
+use crate::{Opened, WriteHow};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use skep_types::{Errno, Ino, SetAttr};
+use skep_wire::storage::ReadChunk;
+use skep_wire::{Message, Status};
+
+const SIZE: usize = 300_000;
+const PIECE: usize = 1_000;
+
+fn content() -> Vec<u8> {
+    (0..SIZE).map(|at| (at % 251) as u8).collect()
+}
+
+/// A file that another mount made, read up to the second piece by one that has leases; that mount, its ear, and who made it.
+fn begun(cluster: &Rc<RefCell<Cluster>>) -> (Opened, (FakeLane, FakeLane), FakeLane) {
+    let plain = mount(cluster);
+    let made = block_on(make(&plain, b"f")).unwrap();
+    write(&plain, &made, 0, &content());
+    block_on(plain.flush(made.handle, 0)).unwrap();
+    block_on(plain.release(made.handle));
+    block_on(plain.housekeeping());
+    let (lane, ear) = holder(cluster);
+    block_on(lane.lookup(Ino::ROOT, b"f")).unwrap();
+    let file = block_on(lane.open(made.attr.ino, READ)).unwrap();
+    for at in [0, PIECE] {
+        assert_eq!(read(&lane, &file, at as u64, PIECE), content()[at..at + PIECE]);
+    }
+    (file, (lane, ear), plain)
+}
+
+fn asked(cluster: &RefCell<Cluster>) -> usize {
+    cluster.borrow().count(ReadChunk::KIND)
+}
+
+/// Goal: a file that is read in order in small pieces is asked for in large ones, with the right bytes up to its end; what nobody
+/// has read for a while takes no memory.
+#[test]
+fn a_file_in_order_comes_in_large_pieces() {
+    let cluster = cluster();
+    let (file, (lane, _), _) = begun(&cluster);
+    let before = asked(&cluster);
+    let mut at = 2 * PIECE;
+    while at < SIZE {
+        let end = (at + PIECE).min(SIZE);
+        assert_eq!(read(&lane, &file, at as u64, PIECE), content()[at..end]);
+        at = end;
+    }
+    assert!(read(&lane, &file, SIZE as u64, PIECE).is_empty());
+    // Chunks of the fake cluster have 4 KiB: each of them was asked for once.
+    assert!(asked(&cluster) <= before + SIZE / 4_096, "{}", asked(&cluster) - before);
+    assert!(lane.shared.borrow().spared.reads > 200);
+    cluster.borrow_mut().now += crate::limits::AHEAD_FOR_MS;
+    block_on(lane.housekeeping());
+    assert!(lane.shared.borrow().aheads.is_empty());
+}
+
+/// Goal: nothing that was read ahead is shown when the file may have changed since: by others, by this mount, or unheard of.
+#[test]
+fn what_was_read_ahead_is_not_shown_when_it_has_changed() {
+    type Does = fn((&FakeLane, &FakeLane), &FakeLane, &RefCell<Cluster>, Ino);
+    let new = [255; 2 * PIECE];
+    let cases: [(&str, Does); 5] = [
+        ("others wrote", |(_, ear), plain, _, ino| {
+            let file = beside(plain.open(ino, BOTH), &[ear]).unwrap();
+            write(plain, &file, 3_000, &[255; 2 * PIECE]);
+        }),
+        ("others wrote, and are done", |(lane, ear), plain, _, ino| {
+            let file = beside(plain.open(ino, BOTH), &[ear]).unwrap();
+            write(plain, &file, 3_000, &[255; 2 * PIECE]);
+            block_on(plain.flush(file.handle, 0)).unwrap();
+            block_on(plain.release(file.handle));
+            block_on(plain.housekeeping());
+            block_on(lane.lookup(Ino::ROOT, b"f")).unwrap();
+        }),
+        ("it wrote", |(lane, _), _, _, ino| {
+            let file = block_on(lane.open(ino, BOTH)).unwrap();
+            write(lane, &file, 3_000, &[255; 2 * PIECE]);
+        }),
+        ("it wrote, and is done", |(lane, _), _, _, ino| {
+            let file = block_on(lane.open(ino, BOTH)).unwrap();
+            write(lane, &file, 3_000, &[255; 2 * PIECE]);
+            block_on(lane.flush(file.handle, 0)).unwrap();
+            block_on(lane.release(file.handle));
+            block_on(lane.lookup(Ino::ROOT, b"f")).unwrap();
+        }),
+        ("nothing was heard for long", |(lane, _), plain, cluster, ino| {
+            cluster.borrow_mut().now += T;
+            let file = block_on(plain.open(ino, BOTH)).unwrap();
+            write(plain, &file, 3_000, &[255; 2 * PIECE]);
+            assert!(!lane.shared.borrow().aheads.is_empty(), "nobody has told it");
+        }),
+    ];
+    for (what, does) in cases {
+        let cluster = cluster();
+        let (file, (lane, ear), plain) = begun(&cluster);
+        assert!(!lane.shared.borrow().aheads.is_empty());
+        does((&lane, &ear), &plain, &cluster, file.attr.ino);
+        for at in [3_000, 3_000 + PIECE] {
+            assert_eq!(read(&lane, &file, at as u64, PIECE), new[..PIECE], "{what}");
+        }
+    }
+}
+
+/// Goal: the same of a truncate by this mount, through no handle of the file.
+#[test]
+fn what_was_read_ahead_is_not_shown_behind_a_cut() {
+    let cluster = cluster();
+    let (file, (lane, _), _) = begun(&cluster);
+    for size in [2_500, 100_000] {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        block_on(lane.setattr(file.attr.ino, set)).unwrap();
+        block_on(lane.lookup(Ino::ROOT, b"f")).unwrap();
+    }
+    let expected = [&content()[2_000..2_500], &[0; 500]].concat();
+    assert_eq!(read(&lane, &file, 2_000, PIECE), expected);
+}
+
+/// Goal: what cannot be read ahead keeps nobody from what he asked for: there the error is told.
+#[test]
+fn what_nobody_asked_for_fails_nobody() {
+    let cluster = cluster();
+    let (file, (lane, _), _) = begun(&cluster);
+    let how = WriteHow::default();
+    assert_eq!(block_on(lane.write(file.handle, 0, b"x", how)), Err(Errno::EBADF));
+    cluster.borrow_mut().now += crate::limits::AHEAD_FOR_MS;
+    assert_eq!(read(&lane, &file, 2_000, PIECE), content()[2_000..3_000], "it was old");
+    let refused = Fault::Refuse(Status::errno(Errno::EIO));
+    cluster.borrow_mut().fail(ReadChunk::KIND, &[refused]);
+    assert_eq!(read(&lane, &file, 3_000, PIECE), content()[3_000..4_000]);
+    cluster.borrow_mut().fail(ReadChunk::KIND, &[refused; 100]);
+    assert_eq!(block_on(lane.read(file.handle, 4_000, &mut [0; PIECE])), Err(Errno::EIO));
+}
