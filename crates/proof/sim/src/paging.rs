@@ -14,6 +14,8 @@ use skep_wire::meta::{LockKind, LockSpace, LockWish, OpenMode};
 const NUMBER: usize = 16;
 /// Bytes that one step adds.
 const LENGTHS: [u64; 5] = [0, 7, 90, 900, 5_000];
+/// Where who reads in order is to find a file as it was, but for its number.
+const FEW: [u64; 5] = [0, 0, 0, 7, 900];
 /// The tail grows no longer than this: out of the metadata, over a few chunks.
 const TAIL_MAX: u64 = 150_000;
 /// Of a hundred programs so many read in order, where that is what a seed is about.
@@ -170,7 +172,7 @@ impl Actor {
         let (number, len) = {
             let hub = &mut *self.hub.borrow_mut();
             let is_long = hub.is_about(Moment::InOrder) && end > u64::from(INLINE_DEFAULT);
-            let len = if is_long { 0 } else { hub.rng.pick(&LENGTHS) };
+            let len = hub.rng.pick(if is_long { &FEW } else { &LENGTHS });
             let paged = &mut hub.fields.paged[file];
             paged.tried += 1;
             (paged.tried, if end + len > TAIL_MAX { 0 } else { len })

@@ -36,8 +36,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok &= self.resolve_doubts().await;
         self.drop_idle_pages().await;
         let frees = self.free_ended();
-        let now = self.port.now();
-        self.shared.with(|s| s.aheads.forget_old(now));
+        let old_ms = self.forget_old_reads();
         // The last: a server that hangs is waited for here, and has no part in what came before.
         self.listen().await;
         if !ok {
@@ -45,14 +44,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let (waiting, timeout) = self.shared.with(|s| {
             (
-                !s.closes.is_empty() || !s.aheads.is_empty() || frees,
+                !s.closes.is_empty() || frees,
                 s.session.open().map_or(HOUSEKEEPING_MAX_MS, |session| session.timeout_ms),
             )
         });
         match waiting {
             true => HOUSEKEEPING_SOON_MS,
-            false => (timeout / 4).clamp(1, HOUSEKEEPING_MAX_MS),
+            false => (timeout / 4).clamp(1, HOUSEKEEPING_MAX_MS).min(old_ms),
         }
+    }
+
+    /// Frees what was read ahead and is used no longer; says in how many milliseconds there is more.
+    fn forget_old_reads(&self) -> u64 {
+        let now = self.port.now();
+        let (next, _dropped) = self.shared.with(|s| (s.aheads.forget_old(now), s.aheads.take_dropped()));
+        next.unwrap_or(HOUSEKEEPING_MAX_MS)
     }
 
     /// Frees a good part of what leases covered that have ended: answers free some, and there may be none. `true`: there is

@@ -63,7 +63,7 @@ pub const COPY_WINDOW: u64 = 64 << 20;
 pub const COPY_DROPS_MAX: usize = 4;
 /// Requests of a copy that are on their way at once.
 pub const COPY_JOBS_MAX: usize = 64;
-/// Who reads larger pieces than this is read nothing ahead.
+/// Nothing is read ahead for who reads larger pieces: those come as fast alone.
 pub const AHEAD_SMALL: usize = 128 << 10;
 /// The read in order with which reading ahead begins.
 pub const AHEAD_RUN: u32 = 2;
@@ -71,12 +71,10 @@ pub const AHEAD_RUN: u32 = 2;
 pub const AHEAD_FIRST: usize = 128 << 10;
 /// ... up to so many.
 pub const AHEAD_MAX: usize = 1 << 20;
-/// Bytes that were read ahead through all handles; beyond it the oldest go.
+/// Bytes that were, or are being, read ahead through all handles; beyond it the oldest go.
 pub const AHEAD_BYTES_MAX: usize = 64 << 20;
 /// What was read ahead longer ago is read again.
 pub const AHEAD_FOR_MS: u64 = 1_000;
-/// Pieces of memory that are used again.
-pub const AHEAD_SPARE: usize = 4;
 /// Rounds after which a file whose layout keeps changing under an operation gives EIO.
 pub const STALE_ROUNDS_MAX: u32 = 200;
 /// Looks at chunk files that are too short, while truncates come in between, before the operation gives EIO.

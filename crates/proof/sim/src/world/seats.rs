@@ -16,7 +16,9 @@ use crate::port::{SharedRef, SimPort};
 use crate::program::{Actor, BookRef, attach, keep_house, keep_synced};
 use crate::queue::Event;
 use crate::task::Task;
-use skep_client::limits::{CHANGED_MAX, KEPT_OPENS_MAX, KEPT_OPENS_MS, TOLD_AT_ONCE};
+use skep_client::limits::{
+    AHEAD_BYTES_MAX, AHEAD_FIRST, CHANGED_MAX, KEPT_OPENS_MAX, KEPT_OPENS_MS, TOLD_AT_ONCE,
+};
 use skep_client::{Lane, Limits, Shared};
 use skep_types::{Millis, NodeId, ShardId};
 use std::cell::RefCell;
@@ -324,6 +326,8 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         canary_revives: canary == Some(Canary::RevivedByLateAnswer),
         canary_confirms_first: canary == Some(Canary::AcksRecallBeforeInval),
         canary_forgets_told_names: canary == Some(Canary::ForgetsToldNames),
+        // No more than one handle reads ahead in half of them.
+        ahead_bytes: if seed & 1024 == 0 { AHEAD_BYTES_MAX } else { AHEAD_FIRST },
         canary_keeps_ahead: canary == Some(Canary::ReadsOldAhead),
         canary_unknown_is_gone: canary == Some(Canary::AnswerOvertakesNotify),
         ..Limits::default()

@@ -298,17 +298,28 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             if let Some(inode) = s.inodes.get_mut(ino) {
                 inode.live = live.is_some();
-                if set.size.is_some() && !inode.live && known != 0 && known + 1 == attr.change {
+                let is_own = moves(set) && known != 0 && known + 1 == attr.change;
+                if set.size.is_some() && !inode.live && is_own {
                     inode.pages.lengthened(attr.size);
                 }
             }
-            let own = s.inodes.merge_own(attr.clone());
+            let own = match moves(set) {
+                true => s.inodes.merge_own(attr.clone()),
+                false => s.inodes.merge(attr.clone()),
+            };
             (own, s.inodes.get(ino).is_some_and(Inode::mark_is_doubtful))
         });
         // The kernel takes the answer's size for the file's: what others have not committed counts in it, and what this
         // mount has not, though a cut may have come behind it.
         if live.is_some() || doubtful { Box::pin(self.shown(attr, live)).await } else { Ok(own) }
     }
+}
+
+/// Does it move the change counter, whatever the file is like? If not, one that has moved may be another mount's change.
+fn moves(set: &SetAttr) -> bool {
+    let SetAttr { mode, uid, gid, size, atime, mtime, kill_suidgid: _, grow_only } = set;
+    let is_owned = mode.is_some() || uid.is_some() || gid.is_some();
+    is_owned || atime.is_some() || mtime.is_some() || size.is_some() && !grow_only
 }
 
 /// The shard knows no such inode.

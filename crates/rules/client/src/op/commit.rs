@@ -6,7 +6,7 @@ use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{Mark, Shared, Telling};
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Generation, Ino, Stripe, Timestamp};
+use skep_types::{Attr, ChunkId, Generation, Ino, Stripe, Timestamp};
 use skep_wire::meta::{AttrReply, Commit};
 use skep_wire::{Refusal, Status};
 
@@ -87,7 +87,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 inode.told(telling);
             }
             if let Ok(AttrReply { attr, .. }) = &result {
-                s.inodes.merge_own(attr.clone());
+                // It changes nothing where another lane has committed the same: the counter may be another mount's then.
+                let is_time = |attr: &Attr| attr.mtime == mtime;
+                let was = s.inodes.get(ino).and_then(|inode| inode.attr.as_ref()).is_some_and(is_time);
+                match is_time(attr) && !was {
+                    true => s.inodes.merge_own(attr.clone()),
+                    false => s.inodes.merge(attr.clone()),
+                };
             }
             lost
         });

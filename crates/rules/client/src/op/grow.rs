@@ -70,7 +70,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     fn grown(&self, attr: skep_types::Attr, layout: Layout) {
         let (ino, change) = (attr.ino, attr.change);
         self.shared.with(|s| {
-            s.inodes.merge_own(attr);
+            s.inodes.merge(attr);
             s.inodes.set_layout(ino, change, layout);
         });
     }

@@ -185,7 +185,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Ok(LayoutReply { attr, layout }) => {
                     let change = attr.change;
                     self.shared.with(|s| {
-                        s.inodes.merge_own(attr);
+                        s.inodes.merge(attr);
                         s.inodes.set_layout(ino, change, layout);
                         s.losses.given_up(ino);
                     });

@@ -10,7 +10,7 @@ use crate::state::{Ahead, AsOf, Handle, Shared, copies};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Encode, Errno, Ino, Layout, Millis, Piece};
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Millis, Piece};
 use skep_wire::meta::{OpenMode, OpenReply};
 use skep_wire::storage::{ReadChunk, ReadChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -37,6 +37,14 @@ enum Filled {
     Wholly,
     /// A chunk file ended before what was asked of it.
     WithHoles,
+}
+
+/// How often targets are asked.
+#[derive(Debug, Clone, Copy)]
+enum Tries {
+    /// As long as an operation may take.
+    Many,
+    Once,
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -76,30 +84,56 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// read alone.
     async fn read_ahead(&self, handle: Handle, ino: Ino, offset: u64, out: &mut [u8]) -> Option<usize> {
         let (now, boot) = (self.port.now(), self.port.boot());
-        let (ahead, as_of) = self.shared.with(|s| {
+        let (ahead, as_of, _dropped) = self.shared.with(|s| {
             let as_of = s.unchanged_since(ino, boot);
             let ahead = s.aheads.reads(handle, offset, out.len(), as_of, now);
             s.spared.reads += u64::from(matches!(ahead, Ahead::Here(..)));
-            (ahead, as_of)
+            (ahead, as_of, s.aheads.take_dropped())
         });
         let window = match ahead {
             Ahead::Here(bytes, at) => return Some(copy_from(&bytes[at..], out)),
             Ahead::Wanted(window) => window,
             Ahead::No => return None,
         };
-        let mut bytes = self.shared.with(|s| s.aheads.take_memory(window));
-        // What is wrong with bytes that nobody has asked for yet is for who asks.
-        let n = Box::pin(self.read_part(ino, offset, &mut bytes)).await.ok()?;
-        bytes.truncate(n);
-        let bytes = Arc::new(bytes);
-        let (now, boot) = (self.port.now(), self.port.boot());
-        self.shared.with(|s| {
-            if let Some(as_of) = as_of.filter(|as_of| s.unchanged_since(ino, boot) == Some(*as_of)) {
-                let most = s.limits.ahead_bytes;
-                s.aheads.put(handle, offset, bytes.clone(), as_of, now, most);
-            }
-        });
-        Some(copy_from(&bytes, out))
+        let Some((bytes, as_of)) =
+            Box::pin(self.fetch_ahead(ino, offset, out.len(), window)).await.zip(as_of)
+        else {
+            self.shared.with(|s| s.aheads.give_up(handle));
+            return None;
+        };
+        let n = copy_from(&bytes, out);
+        let now = self.port.now();
+        let (first, _dropped) = self
+            .shared
+            .with(|s| (s.aheads.put(handle, offset, Arc::new(bytes), as_of, now), s.aheads.take_dropped()));
+        if first {
+            self.port.work_waits();
+        }
+        Some(n)
+    }
+
+    /// Up to `window` bytes, if that goes without any trouble: what nobody has asked for yet is asked for once, of chunk files
+    /// that who reads `len` bytes needs as well, so that he waits for no other target.
+    async fn fetch_ahead(&self, ino: Ino, offset: u64, len: usize, window: usize) -> Option<Vec<u8>> {
+        let layout = self.shared.with(|s| {
+            let inode = s.inodes.get(ino).filter(|inode| !inode.layout_old)?;
+            inode.layout.clone().filter(|layout| offset + window as u64 <= layout.covered())
+        })?;
+        let pieces = transfers(&layout, offset, window);
+        let asked_end = offset + len as u64;
+        let asked: Vec<ChunkId> = pieces
+            .iter()
+            .take_while(|piece| piece.file_offset < asked_end)
+            .map(|piece| piece.chunk)
+            .collect();
+        let near = pieces.iter().take_while(|piece| asked.contains(&piece.chunk));
+        let window = near.map(|piece| piece.len as usize).sum();
+        if window <= len {
+            return None;
+        }
+        let mut bytes = alloc::vec![0; window];
+        self.read_stripes(&layout, offset, &mut bytes, Tries::Once).await.ok()?;
+        Some(bytes)
     }
 
     pub(crate) async fn read_part(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Refusal> {
@@ -130,7 +164,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         continue;
                     }
                     let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
-                    match self.read_stripes(&layout, offset, &mut out[..len]).await {
+                    match self.read_stripes(&layout, offset, &mut out[..len], Tries::Many).await {
                         // Something is missing, of which an old layout cannot say whether it was ever there.
                         Ok(Filled::WithHoles) if old => {
                             self.fetch_layout(ino).await?;
@@ -156,7 +190,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Fills `out` from all chunks that the range touches, at once. Holes are zeros.
-    async fn read_stripes(&self, layout: &Layout, offset: u64, out: &mut [u8]) -> Result<Filled, Stuck> {
+    async fn read_stripes(
+        &self,
+        layout: &Layout,
+        offset: u64,
+        out: &mut [u8],
+        tries: Tries,
+    ) -> Result<Filled, Stuck> {
         let pieces = transfers(layout, offset, out.len());
         let mut lens = Vec::with_capacity(pieces.len());
         let mut failed = None;
@@ -168,7 +208,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 rest = later;
                 jobs.push(reading(piece, part));
             }
-            self.run(&mut jobs).await;
+            match tries {
+                Tries::Many => self.run(&mut jobs).await,
+                Tries::Once => self.once_each(&mut jobs).await,
+            }
             for (piece, job) in pieces.iter().zip(&mut jobs) {
                 let asked = copies::to_read(&piece.stripe);
                 let answer = job.take().and_then(|reply| Ok((reply.read::<ReadChunkReply>()?, reply)));
@@ -242,7 +285,8 @@ impl Shared {
             _ => return None,
         };
         let is_written = inode.writers > 0 || inode.is_changing() || inode.mark.is_some();
-        let in_chunks = inode.layout.as_ref().is_some_and(|layout| !layout.is_inline());
+        let in_chunks =
+            inode.size() == size && inode.layout.as_ref().is_some_and(|layout| !layout.is_inline());
         let (opened_to_write, truncations) = (inode.opened_to_write, inode.truncations);
         (in_chunks && !is_written).then_some(AsOf { cover, opened_to_write, truncations, size })
     }

@@ -1,7 +1,7 @@
 //! What was read ahead for programs that read files in order, in small pieces: see `docs/design/data-path.md`, section 4.
 
 use super::Handle;
-use crate::limits::{AHEAD_FIRST, AHEAD_FOR_MS, AHEAD_MAX, AHEAD_RUN, AHEAD_SPARE};
+use crate::limits::{AHEAD_FIRST, AHEAD_FOR_MS, AHEAD_MAX, AHEAD_RUN};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -36,9 +36,21 @@ struct Reading {
     next: u64,
     /// Reads in order so far.
     run: u32,
-    /// Bytes that were read ahead last.
-    window: usize,
+    /// What was read ahead last: from where, and how much.
+    last: (u64, usize),
+    /// So much is being read ahead. One at a time: of those who read beside, all may miss it.
+    fetching: usize,
     piece: Option<Piece>,
+}
+
+impl Reading {
+    /// How much is to be read ahead at `offset`. Who comes out of what was read last goes on with twice as much.
+    fn window(&self, offset: u64, len: usize) -> usize {
+        let (from, last) = self.last;
+        let goes_on = last > 0 && from < offset && offset <= from + last as u64;
+        let window = if goes_on { 2 * last } else { AHEAD_FIRST };
+        window.max(4 * len).min(AHEAD_MAX)
+    }
 }
 
 /// What is to be done for a read.
@@ -46,7 +58,7 @@ struct Reading {
 pub enum Ahead {
     /// It was read ahead: from this place of these bytes on.
     Here(Arc<Vec<u8>>, usize),
-    /// Read so many bytes at once: more than are asked for.
+    /// Read so many bytes at once: more than are asked for. To be ended with [`Aheads::put`] or [`Aheads::give_up`].
     Wanted(usize),
     /// Nothing but what is asked for.
     No,
@@ -55,15 +67,22 @@ pub enum Ahead {
 /// What was read ahead through all handles.
 #[derive(Debug, Default)]
 pub struct Aheads {
+    most: usize,
     of: BTreeMap<Handle, Reading>,
     /// Those with bytes, by when they were read.
     by_age: BTreeSet<(Millis, Handle)>,
+    /// Memory of those, and of what is being read.
     bytes: usize,
-    /// Memory for the next ones.
-    spare: Vec<Vec<u8>>,
+    /// To be freed by whoever has done something here, when he holds no lock any more.
+    dropped: Vec<Arc<Vec<u8>>>,
 }
 
 impl Aheads {
+    /// At most so many bytes.
+    pub fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
     /// A program reads `len` bytes at `offset`. `as_of`: what is known of the file now, if it can be read ahead.
     pub fn reads(
         &mut self,
@@ -88,67 +107,74 @@ impl Aheads {
                 return Ahead::Here(piece.bytes.clone(), (offset - piece.from) as usize);
             }
             if !is_as_it_was {
-                reading.window = 0;
+                reading.last = (0, 0);
                 self.forget_piece(handle);
                 return Ahead::No;
             }
         }
-        if reading.run < AHEAD_RUN {
+        if reading.run < AHEAD_RUN || reading.fetching > 0 {
             return Ahead::No;
         }
-        let left = as_of.size.saturating_sub(offset);
-        let window = (2 * reading.window).clamp(AHEAD_FIRST, AHEAD_MAX).max(4 * len).min(AHEAD_MAX);
-        let window = usize::try_from(left).unwrap_or(usize::MAX).min(window);
-        if window > len { Ahead::Wanted(window) } else { Ahead::No }
+        let left = usize::try_from(as_of.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let window = reading.window(offset, len).min(left);
+        if window <= len || self.bytes + window > self.most && !self.makes_room(window) {
+            return Ahead::No;
+        }
+        self.bytes += window;
+        self.of.entry(handle).or_default().fetching = window;
+        Ahead::Wanted(window)
     }
 
-    /// Memory to read `len` bytes into.
-    pub fn take_memory(&mut self, len: usize) -> Vec<u8> {
-        let mut memory = self.spare.pop().unwrap_or_default();
-        memory.resize(len, 0);
-        memory
-    }
-
-    /// These were read at `from`, as of `as_of` from before the read to after it. `most`: bytes of all handles; the oldest go.
-    pub fn put(
-        &mut self,
-        handle: Handle,
-        from: u64,
-        bytes: Arc<Vec<u8>>,
-        as_of: AsOf,
-        now: Millis,
-        most: usize,
-    ) {
+    /// These were read at `from`, after the file was known as of `as_of`. `true`: they are the first that are kept.
+    pub fn put(&mut self, handle: Handle, from: u64, bytes: Arc<Vec<u8>>, as_of: AsOf, now: Millis) -> bool {
         self.forget_piece(handle);
+        self.give_up(handle);
         // It may have been closed meanwhile.
-        let Some(reading) = self.of.get_mut(&handle) else { return };
-        reading.window = bytes.len();
-        self.bytes += bytes.len();
-        self.by_age.insert((now, handle));
+        let Some(reading) = self.of.get_mut(&handle) else { return false };
+        reading.last = (from, bytes.len());
+        self.bytes += bytes.capacity();
         reading.piece = Some(Piece { from, bytes, as_of, since: now });
-        while self.bytes > most
-            && let Some((_, oldest)) = self.by_age.first().copied()
-        {
+        self.by_age.insert((now, handle));
+        self.by_age.len() == 1
+    }
+
+    /// Nothing comes of what was wanted.
+    pub fn give_up(&mut self, handle: Handle) {
+        let Some(reading) = self.of.get_mut(&handle) else { return };
+        self.bytes -= core::mem::take(&mut reading.fetching);
+    }
+
+    /// The oldest go until there is room for so many bytes. `false`: the rest is being read.
+    fn makes_room(&mut self, wanted: usize) -> bool {
+        while self.bytes + wanted > self.most {
+            let Some((_, oldest)) = self.by_age.first().copied() else { return false };
             self.forget_piece(oldest);
         }
+        true
     }
 
-    /// Of what is so old nothing is used any more.
-    pub fn forget_old(&mut self, now: Millis) {
-        while let Some((since, handle)) = self.by_age.first().copied()
-            && now.since(since) >= AHEAD_FOR_MS
-        {
+    /// Of what is so old nothing is used any more. Says when something is to be forgotten next.
+    pub fn forget_old(&mut self, now: Millis) -> Option<u64> {
+        while let Some((since, handle)) = self.by_age.first().copied() {
+            let age = now.since(since);
+            if age < AHEAD_FOR_MS {
+                return Some(AHEAD_FOR_MS - age);
+            }
             self.forget_piece(handle);
         }
-        if self.by_age.is_empty() {
-            self.spare.clear();
-        }
+        None
     }
 
     /// The handle is gone.
     pub fn forget(&mut self, handle: Handle) {
         self.forget_piece(handle);
+        self.give_up(handle);
         self.of.remove(&handle);
+    }
+
+    /// What is used no longer, to be freed where nobody waits for that.
+    pub fn take_dropped(&mut self) -> Vec<Arc<Vec<u8>>> {
+        core::mem::take(&mut self.dropped)
     }
 
     /// Nothing is kept.
@@ -159,22 +185,19 @@ impl Aheads {
     fn forget_piece(&mut self, handle: Handle) {
         let Some(piece) = self.of.get_mut(&handle).and_then(|reading| reading.piece.take()) else { return };
         self.by_age.remove(&(piece.since, handle));
-        self.bytes -= piece.bytes.len();
-        // Somebody may be copying from it.
-        if self.spare.len() < AHEAD_SPARE
-            && let Ok(memory) = Arc::try_unwrap(piece.bytes)
-        {
-            self.spare.push(memory);
-        }
+        self.bytes -= piece.bytes.capacity();
+        self.dropped.push(piece.bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::AHEAD_BYTES_MAX;
 
     const AS_OF: AsOf = AsOf { cover: 1, opened_to_write: 0, truncations: 0, size: 10 << 20 };
     const NOW: Millis = Millis(5_000);
+    const FIRST: u64 = AHEAD_FIRST as u64;
 
     fn wanted(aheads: &mut Aheads, offset: u64, len: usize) -> Option<usize> {
         match aheads.reads(1, offset, len, Some(AS_OF), NOW) {
@@ -184,7 +207,7 @@ mod tests {
     }
 
     fn put(aheads: &mut Aheads, handle: Handle, from: u64, len: usize, now: Millis) {
-        aheads.put(handle, from, Arc::new(alloc::vec![7; len]), AS_OF, now, 3 * AHEAD_FIRST);
+        aheads.put(handle, from, Arc::new(alloc::vec![7; len]), AS_OF, now);
     }
 
     fn is_here(aheads: &mut Aheads, handle: Handle, offset: u64, as_of: AsOf, now: Millis) -> bool {
@@ -192,26 +215,42 @@ mod tests {
     }
 
     /// Goal: who reads in order gets more and more at once, up to the limit and the end of the file; who jumps, or reads
-    /// large pieces, gets what was asked for.
+    /// large pieces, gets what was asked for, and begins anew.
     #[test]
     fn what_is_read_in_order_is_read_ahead() {
-        let mut aheads = Aheads::default();
+        let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
         assert_eq!(wanted(&mut aheads, 0, 100), None, "one read is no order");
         assert_eq!(wanted(&mut aheads, 100, 100), Some(AHEAD_FIRST));
         put(&mut aheads, 1, 100, AHEAD_FIRST, NOW);
         assert!(is_here(&mut aheads, 1, 200, AS_OF, NOW));
         assert_eq!(wanted(&mut aheads, 70_000, 100), None, "it is there");
-        let behind = 100 + AHEAD_FIRST as u64;
-        assert_eq!(wanted(&mut aheads, behind, 100), None, "a jump");
-        assert_eq!(wanted(&mut aheads, behind + 100, 100), None);
-        assert_eq!(wanted(&mut aheads, behind + 200, 100), Some(2 * AHEAD_FIRST));
-        aheads.of.get_mut(&1).unwrap().window = AHEAD_MAX;
-        assert_eq!(wanted(&mut aheads, behind + 300, 100), Some(AHEAD_MAX));
-        assert_eq!(wanted(&mut aheads, behind + 400, AHEAD_MAX), None);
+        let mut from = 100 + FIRST;
+        for window in [2 * AHEAD_FIRST, 4 * AHEAD_FIRST, AHEAD_MAX, AHEAD_MAX] {
+            let reading = aheads.of.get_mut(&1).unwrap();
+            (reading.next, reading.run) = (from, AHEAD_RUN);
+            assert_eq!(wanted(&mut aheads, from, 100), Some(window));
+            put(&mut aheads, 1, from, window, NOW);
+            from += window as u64;
+        }
+        assert_eq!(wanted(&mut aheads, 500, 100), None, "a jump");
+        assert_eq!(wanted(&mut aheads, 600, 100), None);
+        assert_eq!(wanted(&mut aheads, 700, 100), Some(AHEAD_FIRST), "what came of it before does not count");
+        aheads.give_up(1);
+        assert_eq!(wanted(&mut aheads, 800, AHEAD_MAX), None, "so much comes as fast alone");
         let end = AS_OF.size - 150;
         for (offset, window) in [(end - 200, None), (end - 100, None), (end, Some(150)), (end + 100, None)] {
             assert_eq!(wanted(&mut aheads, offset, 100), window);
         }
+    }
+
+    /// Goal: those who read beside each other by one handle have one window read, not one each.
+    #[test]
+    fn one_window_is_read_at_a_time() {
+        let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
+        let found: Vec<_> = (0..32).filter_map(|n| wanted(&mut aheads, n * 4_096, 4_096)).collect();
+        assert_eq!(found, [AHEAD_FIRST]);
+        aheads.give_up(1);
+        assert_eq!((wanted(&mut aheads, 32 * 4_096, 4_096), aheads.bytes), (Some(AHEAD_FIRST), AHEAD_FIRST));
     }
 
     /// Goal: what was read ahead is used while nothing of the file can have changed, and it is young; else it goes. At the
@@ -225,7 +264,7 @@ mod tests {
             AsOf { size: 1 << 20, ..AS_OF },
         ];
         for changed in changes {
-            let mut aheads = Aheads::default();
+            let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
             aheads.reads(1, 0, 1, Some(AS_OF), NOW);
             put(&mut aheads, 1, 0, 1_000, NOW);
             assert!(is_here(&mut aheads, 1, 500, AS_OF, NOW) && is_here(&mut aheads, 1, 900, AS_OF, NOW));
@@ -236,30 +275,39 @@ mod tests {
             put(&mut aheads, 1, 0, 1_000, NOW);
             assert!(matches!(aheads.reads(1, 0, 100, None, NOW), Ahead::No) && aheads.is_empty());
         }
-        let mut aheads = Aheads::default();
+        let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
         let as_of = AsOf { size: 1_000, ..AS_OF };
         aheads.reads(1, 0, 1, Some(as_of), NOW);
-        aheads.put(1, 0, Arc::new(alloc::vec![7; 1_000]), as_of, NOW, AHEAD_MAX);
+        aheads.put(1, 0, Arc::new(alloc::vec![7; 1_000]), as_of, NOW);
         assert!(is_here(&mut aheads, 1, 950, as_of, NOW), "the file ends there");
     }
 
-    /// Goal: memory is bounded; the oldest goes first, and all of it when nobody reads any more.
+    /// Goal: memory is bounded, with what is being read; the oldest goes first, and all of it when nobody reads any more.
     #[test]
     fn memory_is_bounded() {
-        let mut aheads = Aheads::default();
+        let mut aheads = Aheads::new(3 * AHEAD_FIRST);
+        let wants = |aheads: &mut Aheads, handle, now| {
+            aheads.reads(handle, 0, 1, Some(AS_OF), now);
+            matches!(aheads.reads(handle, 1, 1, Some(AS_OF), now), Ahead::Wanted(_))
+        };
         for handle in 1..10 {
-            aheads.reads(handle, 0, 1, Some(AS_OF), NOW);
+            assert!(wants(&mut aheads, handle, NOW));
             put(&mut aheads, handle, 0, AHEAD_FIRST, NOW.plus(handle));
-            assert!(aheads.bytes <= 3 * AHEAD_FIRST);
+            assert_eq!(aheads.bytes, AHEAD_FIRST * 3.min(handle as usize));
         }
         let kept: Vec<Handle> = aheads.by_age.iter().map(|(_, handle)| *handle).collect();
-        assert_eq!((kept, aheads.spare.len()), (alloc::vec![7, 8, 9], AHEAD_SPARE));
+        assert_eq!((kept, aheads.take_dropped().len()), (alloc::vec![7, 8, 9], 6));
         aheads.forget(8);
-        aheads.put(8, 0, Arc::default(), AS_OF, NOW, 0);
+        assert!(!aheads.put(8, 0, Arc::default(), AS_OF, NOW));
         assert_eq!((aheads.bytes, aheads.of.len()), (2 * AHEAD_FIRST, 8));
-        aheads.forget_old(NOW.plus(7 + AHEAD_FOR_MS));
+        assert_eq!(aheads.forget_old(NOW.plus(7 + AHEAD_FOR_MS)), Some(2));
         assert_eq!(aheads.bytes, AHEAD_FIRST);
-        aheads.forget_old(NOW.plus(9 + AHEAD_FOR_MS));
-        assert_eq!((aheads.bytes, aheads.spare.len(), aheads.is_empty()), (0, 0, true));
+        assert_eq!(aheads.forget_old(NOW.plus(9 + AHEAD_FOR_MS)), None);
+        assert_eq!((aheads.bytes, aheads.is_empty()), (0, true));
+        // What is being read counts, and does not go.
+        assert!((20..23).all(|handle| wants(&mut aheads, handle, NOW)) && !wants(&mut aheads, 23, NOW));
+        aheads.give_up(21);
+        aheads.forget(20);
+        assert_eq!(aheads.bytes, AHEAD_FIRST);
     }
 }

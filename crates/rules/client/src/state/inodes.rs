@@ -83,8 +83,8 @@ impl Inodes {
         inode.with_mark(inode.attr.clone().unwrap_or(attr))
     }
 
-    /// As [`Inodes::merge`] for the answer to a change of this mount: what is known stays good when
-    /// nobody else changed the file in between.
+    /// As [`Inodes::merge`] for the answer to a change of this mount, which has moved the change counter: what is known stays
+    /// good when nobody else changed the file in between.
     pub fn merge_own(&mut self, attr: Attr) -> Attr {
         let mut old = false;
         if let Some(inode) = self.table.get_mut(&attr.ino) {

@@ -163,7 +163,8 @@ pub struct Shared {
 impl Shared {
     /// A mount that knows nothing yet.
     pub fn new(limits: Limits) -> Self {
-        Self { leases: Leases::new(&limits), names: Names::new(&limits), limits, ..Self::default() }
+        let aheads = Aheads::new(limits.ahead_bytes);
+        Self { leases: Leases::new(&limits), names: Names::new(&limits), aheads, limits, ..Self::default() }
     }
 
     /// The number of the next open or close.

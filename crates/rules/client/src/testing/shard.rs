@@ -257,6 +257,7 @@ impl Shard {
     fn change_content(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
         match request {
             MetaRequest::ChangeAttr(m) => {
+                let before = self.file(m.ino)?.attr.clone();
                 match m.set.size {
                     Some(size) if m.set.grow_only => {
                         let file = self.file(m.ino)?;
@@ -275,7 +276,10 @@ impl Shard {
                     file.attr.time_sets += 1;
                     file.attr.flags |= Attr::MTIME_GIVEN;
                 }
-                file.attr.change += u64::from(m.set.size.is_none());
+                // As the server: what is true already is no change.
+                let may_be_none = m.set.grow_only || m.set.kill_suidgid;
+                let is_none = may_be_none && file.attr == before;
+                file.attr.change += u64::from((m.set.size.is_none() || m.set.grow_only) && !is_none);
                 self.attr_reply(m.ino)
             }
             MetaRequest::Commit(m) => self.commit(m),
@@ -405,13 +409,14 @@ impl Shard {
         if m.size > file.attr.size && m.cuts < file.attr.cuts {
             return Err(Status::STALE_SIZE.into());
         }
+        let before = file.attr.clone();
         file.attr.size = file.attr.size.max(m.size);
         if !file.attr.is_mtime_given() || m.time_sets >= file.attr.time_sets {
             file.attr.mtime = m.mtime;
             file.attr.flags &= !Attr::MTIME_GIVEN;
         }
         file.attr.blocks = m.blocks.unwrap_or(file.attr.blocks);
-        file.attr.change += 1;
+        file.attr.change += u64::from(file.attr != before);
         self.attr_reply(m.ino)
     }
 
