@@ -264,7 +264,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Reads on and on past the pages, in pieces so small that the second half of the number is read ahead.
+    /// Reads on and on past the pages, in pieces so small that half of the number is read ahead.
     async fn read_on(&self, file: usize, ino: Ino) -> Result<(), Failed> {
         let session = session_of(&self.shared);
         if self.paged(file).acked.1 <= u64::from(INLINE_DEFAULT) {
@@ -274,15 +274,21 @@ impl Actor {
         let looks = self.hub.borrow_mut().rng.below(4 * LOOKS);
         let mut result = Ok(());
         for _ in 0..looks {
-            let ms = {
+            let (ms, looks) = {
                 let rng = &mut self.hub.borrow_mut().rng;
                 let longest = if rng.percent(10) { 2 * AHEAD_FOR_MS } else { 60 };
-                rng.below(longest)
+                (rng.below(longest), rng.percent(50))
             };
             self.lane.port().pause(ms).await;
             // As the kernel, which comes by its name now and then: a lease covers what it leads to.
-            let _ = self.lane.lookup(Ino::ROOT, format!("paged{file}").as_bytes()).await;
+            if looks {
+                let _ = self.lane.lookup(Ino::ROOT, format!("paged{file}").as_bytes()).await;
+            }
             let (before, spared) = (self.newest(file), self.shared.borrow().spared.reads);
+            if let Err(failed) = self.end_is_read(file, opened.handle, session).await {
+                result = Err(failed);
+                break;
+            }
             let Ok(found) = self.number_in_pieces(opened.handle).await else { break };
             if !self.counts(session) {
                 break;
@@ -301,11 +307,30 @@ impl Actor {
         result
     }
 
+    /// The last byte that was synced is read by who looks at nothing before.
+    async fn end_is_read(
+        &self,
+        file: usize,
+        handle: u64,
+        session: Option<skep_types::ClientId>,
+    ) -> Result<(), Failed> {
+        let end = self.paged(file).acked.1;
+        let mut byte = [0];
+        match self.lane.read(handle, end.saturating_sub(1), &mut byte).await {
+            Ok(n) if end > NUMBER as u64 && self.counts(session) && (n, byte[0]) != (1, letter(end - 1)) => {
+                self.fail(format!(
+                    "{n} bytes, {byte:?}, are read at the end of paged file {file}: {end} bytes were synced"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn number_in_pieces(&self, handle: u64) -> Result<u64, Errno> {
         let mut bytes = [0; NUMBER];
-        for (at, piece) in bytes.chunks_mut(NUMBER / 2).enumerate() {
+        for (at, piece) in bytes.chunks_mut(NUMBER / 4).enumerate() {
             let wanted = piece.len();
-            if self.lane.read(handle, (at * NUMBER / 2) as u64, piece).await? < wanted {
+            if self.lane.read(handle, (at * NUMBER / 4) as u64, piece).await? < wanted {
                 return Err(Errno::EIO);
             }
         }

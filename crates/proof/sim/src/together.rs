@@ -27,6 +27,8 @@ const PLAIN: OpenHow =
 const INTERRUPTED_MS: u64 = 600;
 const WRITTEN: u64 = 40;
 const OPEN_MS: u64 = 250;
+/// What they are given then.
+const NEW: &[u8] = b"new";
 /// Steps here are numbered from this on, apart from those of the books.
 pub const STEPS_FROM: u64 = 1 << 40;
 
@@ -236,7 +238,7 @@ impl Actor {
         };
         if ms > 0 {
             self.vfs().sleep(ms / 2).await;
-            let _ = self.lane.write(handle, 0, b"new", WriteHow::default()).await;
+            let _ = self.lane.write(handle, 0, NEW, WriteHow::default()).await;
             let _ = self.lane.flush(handle, 0).await;
             self.vfs().sleep(ms / 2).await;
         }
@@ -255,7 +257,8 @@ impl Actor {
         let mut before = Vec::new();
         for _ in 0..3 {
             let is_there = self.lane.getattr(ino).await.map(drop);
-            let is_open = read(&self.lane, opened.handle, 0, 100).await;
+            // What it was written at most: who reads behind the end asks where that is.
+            let is_open = read(&self.lane, opened.handle, 0, NEW.len()).await;
             let is_open = is_there.and(is_open);
             let is_steady = session_of(&self.shared) == session && self.hub.borrow().cuts.len() == cuts;
             let what = match is_open {

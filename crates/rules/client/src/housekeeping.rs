@@ -58,7 +58,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     fn forget_old_reads(&self) -> u64 {
         let now = self.port.now();
         let (next, _dropped) = self.shared.with(|s| (s.aheads.forget_old(now), s.aheads.take_dropped()));
-        next.unwrap_or(HOUSEKEEPING_MAX_MS)
+        next.map_or(HOUSEKEEPING_MAX_MS, |ms| ms.max(HOUSEKEEPING_SOON_MS))
     }
 
     /// Frees a good part of what leases covered that have ended: answers free some, and there may be none. `true`: there is

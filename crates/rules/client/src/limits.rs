@@ -73,7 +73,9 @@ pub const AHEAD_FIRST: usize = 128 << 10;
 pub const AHEAD_MAX: usize = 1 << 20;
 /// Bytes that were, or are being, read ahead through all handles; beyond it the oldest go.
 pub const AHEAD_BYTES_MAX: usize = 64 << 20;
-/// What was read ahead longer ago is read again.
+/// So long it is kept at least: who reads then has had time to use it.
+pub const AHEAD_KEPT_MS: u64 = 100;
+/// What was read ahead longer ago is read again; who pauses for so long does not read in order.
 pub const AHEAD_FOR_MS: u64 = 1_000;
 /// Rounds after which a file whose layout keeps changing under an operation gives EIO.
 pub const STALE_ROUNDS_MAX: u32 = 200;

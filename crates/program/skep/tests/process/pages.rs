@@ -132,6 +132,38 @@ fn tail_follows_another_mount() {
     follow(File::create_new(first.join("written")).unwrap(), &second.join("written"));
 }
 
+/// Goal: who only reads, and never looks how long the file is, sees what another mount has added when its call returns; from
+/// an empty file on, out of the metadata into chunks, in a directory that nobody and that everybody changes.
+#[test]
+fn who_only_reads_sees_what_another_mount_adds() {
+    let (_cluster, first, second) = two_mounts();
+    for (name, is_changed) in [("calm", false), ("changed", true)] {
+        let mut writer = appending(&first.join(name));
+        let mut reader = File::open(second.join(name)).unwrap();
+        let mut expected = Vec::new();
+        for number in 0..60usize {
+            let line =
+                [format!("line {number} ").into_bytes(), vec![b'x'; number * 20], b"\n".to_vec()].concat();
+            writer.write_all(&line).unwrap();
+            expected.extend_from_slice(&line);
+            let mut found = Vec::new();
+            let mut piece = [0; 4_000];
+            loop {
+                match reader.read(&mut piece).unwrap() {
+                    0 => break,
+                    n => found.extend_from_slice(&piece[..n]),
+                }
+            }
+            assert!(found == line, "{name}, line {number}: {} of {} bytes", found.len(), line.len());
+            if is_changed {
+                File::create_new(second.join(format!("beside-{number}"))).unwrap();
+            }
+        }
+        drop(writer);
+        assert_eq!(reader.read(&mut [0; 10]).unwrap(), 0);
+    }
+}
+
 /// Writes lines through `writer`; `tail -f` of the same file elsewhere must print them.
 fn follow(mut writer: File, there: &Path) {
     writer.write_all(b"line 0\n").unwrap();

@@ -87,12 +87,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 inode.told(telling);
             }
             if let Ok(AttrReply { attr, .. }) = &result {
-                // It changes nothing where another lane has committed the same: the counter may be another mount's then.
+                // It changes nothing where that time is known already (another lane has committed the same): the counter may
+                // have been moved by another mount then.
                 let is_time = |attr: &Attr| attr.mtime == mtime;
                 let was = s.inodes.get(ino).and_then(|inode| inode.attr.as_ref()).is_some_and(is_time);
-                match is_time(attr) && !was {
-                    true => s.inodes.merge_own(attr.clone()),
-                    false => s.inodes.merge(attr.clone()),
+                match is_time(attr) && was {
+                    true => s.inodes.merge(attr.clone()),
+                    false => s.inodes.merge_own(attr.clone()),
                 };
             }
             lost

@@ -203,7 +203,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         past_pages: bool,
     ) -> Result<u64, Refusal> {
         let mut buffer = alloc::vec![0; window.len.min(ROUND_MAX as u64) as usize];
-        let n = self.read_part(window.from, window.from_offset, &mut buffer).await?;
+        let n = self.read_part(window.from, window.from_offset, &mut buffer, None).await?;
         if n == 0 {
             return Ok(0);
         }

@@ -49,7 +49,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let mut looked = false;
         loop {
-            let n = self.read_all(ino, offset, out).await?;
+            let n = self.read_all(ino, offset, out, None).await?;
             match self.shared.with(|s| s.inodes.entry(ino).pages.fill_ends(number, n, out, looked)) {
                 Filled::Done(n) => return Ok(n),
                 Filled::Again => {

@@ -54,21 +54,33 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if file.mode == OpenMode::Write {
             return Err(Errno::EBADF);
         }
+        let (end, boot) = (offset.saturating_add(out.len() as u64), self.port.boot());
+        let seen = match self.shared.with(|s| s.may_have_grown(file.ino, end, boot)) {
+            // The kernel asks for nothing before it reads past its pages.
+            true => Some(self.errno(Box::pin(self.fresh_attr(file.ino)).await)?.size),
+            false => None,
+        };
         if self.leases
             && out.len() <= AHEAD_SMALL
             && let Some(n) = self.read_ahead(handle, file.ino, offset, out).await
         {
             return Ok(n);
         }
-        self.read_all(file.ino, offset, out).await
+        self.read_all(file.ino, offset, out, seen).await
     }
 
-    /// As [`Lane::read`], whatever else the program may want soon.
-    pub(crate) async fn read_all(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
+    /// As [`Lane::read`], whatever else the program may want soon. `seen`: where it ends at least.
+    pub(crate) async fn read_all(
+        &self,
+        ino: Ino,
+        offset: u64,
+        out: &mut [u8],
+        seen: Option<u64>,
+    ) -> Result<usize, Errno> {
         let mut done = 0;
         for part in out.chunks_mut(ROUND_MAX) {
             let wanted = part.len();
-            match self.read_part(ino, offset + done as u64, part).await {
+            match self.read_part(ino, offset + done as u64, part, seen).await {
                 Ok(n) => done += n,
                 Err(refusal) if done == 0 => return self.errno(Err(refusal)),
                 Err(_) => break,
@@ -84,22 +96,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// read alone.
     async fn read_ahead(&self, handle: Handle, ino: Ino, offset: u64, out: &mut [u8]) -> Option<usize> {
         let (now, boot) = (self.port.now(), self.port.boot());
-        let (ahead, as_of, _dropped) = self.shared.with(|s| {
+        let (ahead, as_of, dropped) = self.shared.with(|s| {
             let as_of = s.unchanged_since(ino, boot);
             let ahead = s.aheads.reads(handle, offset, out.len(), as_of, now);
             s.spared.reads += u64::from(matches!(ahead, Ahead::Here(..)));
             (ahead, as_of, s.aheads.take_dropped())
         });
+        drop(dropped);
         let window = match ahead {
             Ahead::Here(bytes, at) => return Some(copy_from(&bytes[at..], out)),
             Ahead::Wanted(window) => window,
             Ahead::No => return None,
         };
-        let Some((bytes, as_of)) =
-            Box::pin(self.fetch_ahead(ino, offset, out.len(), window)).await.zip(as_of)
-        else {
-            self.shared.with(|s| s.aheads.give_up(handle));
-            return None;
+        let as_of = as_of?;
+        let bytes = match Box::pin(self.fetch_ahead(ino, offset, out.len(), window)).await {
+            Ok(bytes) => bytes,
+            Err(tried) => {
+                self.shared.with(|s| s.aheads.give_up(handle, offset, tried));
+                return None;
+            }
         };
         let n = copy_from(&bytes, out);
         let now = self.port.now();
@@ -113,12 +128,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Up to `window` bytes, if that goes without any trouble: what nobody has asked for yet is asked for once, of chunk files
-    /// that who reads `len` bytes needs as well, so that he waits for no other target.
-    async fn fetch_ahead(&self, ino: Ino, offset: u64, len: usize, window: usize) -> Option<Vec<u8>> {
+    /// that who reads `len` bytes needs as well, so that he waits for no other target. An error: so many were tried.
+    async fn fetch_ahead(&self, ino: Ino, offset: u64, len: usize, window: usize) -> Result<Vec<u8>, usize> {
         let layout = self.shared.with(|s| {
             let inode = s.inodes.get(ino).filter(|inode| !inode.layout_old)?;
             inode.layout.clone().filter(|layout| offset + window as u64 <= layout.covered())
-        })?;
+        });
+        let layout = layout.ok_or(window)?;
         let pieces = transfers(&layout, offset, window);
         let asked_end = offset + len as u64;
         let asked: Vec<ChunkId> = pieces
@@ -129,18 +145,24 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let near = pieces.iter().take_while(|piece| asked.contains(&piece.chunk));
         let window = near.map(|piece| piece.len as usize).sum();
         if window <= len {
-            return None;
+            return Err(len);
         }
         let mut bytes = alloc::vec![0; window];
-        self.read_stripes(&layout, offset, &mut bytes, Tries::Once).await.ok()?;
-        Some(bytes)
+        self.read_stripes(&layout, offset, &mut bytes, Tries::Once).await.map_err(|_| window)?;
+        Ok(bytes)
     }
 
-    pub(crate) async fn read_part(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Refusal> {
+    pub(crate) async fn read_part(
+        &self,
+        ino: Ino,
+        offset: u64,
+        out: &mut [u8],
+        seen: Option<u64>,
+    ) -> Result<usize, Refusal> {
         // Where the targets said that it ends counts, whatever is in doubt again by now.
-        let (mut seen, mut fetched) = (None, false);
+        let (mut seen, mut fetched) = (seen, false);
         for _ in 0..STALE_ROUNDS_MAX {
-            match self.shared.with(|s| s.read_view(ino, offset, out)) {
+            match self.shared.with(|s| s.read_view(ino, offset, out, seen)) {
                 View::Kept(n) => return Ok(n),
                 View::Unknown => {
                     self.fetch_layout(ino).await?;
@@ -291,9 +313,19 @@ impl Shared {
         (in_chunks && !is_written).then_some(AsOf { cover, opened_to_write, truncations, size })
     }
 
-    fn read_view(&self, ino: Ino, offset: u64, out: &mut [u8]) -> View {
+    /// A read goes on behind the end that is known: may another mount have moved that?
+    fn may_have_grown(&mut self, ino: Ino, end: u64, boot: Millis) -> bool {
+        let known = self.inodes.get(ino).filter(|inode| end > inode.size());
+        let Some(known) = known.filter(|_| !self.limits.canary_keeps_beliefs) else { return false };
+        let change = known.attr.as_ref().map_or(0, |attr| attr.change);
+        self.covering(ino, boot).is_none_or(|(_, attr)| attr.change != change)
+    }
+
+    fn read_view(&self, ino: Ino, offset: u64, out: &mut [u8], seen: Option<u64>) -> View {
         let Some(inode) = self.inodes.get(ino) else { return View::Unknown };
-        if let (Some(inline), Some(attr)) = (&inode.inline, &inode.attr) {
+        if let (Some(inline), Some(attr)) = (&inode.inline, &inode.attr)
+            && seen.is_none_or(|seen| seen <= attr.size)
+        {
             return View::Kept(copy_inline(&inline.data, attr.size, offset, out));
         }
         match &inode.layout {

@@ -26,10 +26,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// The kernel is done with a handle.
     pub async fn release(&self, handle: Handle) {
-        let (file, _dropped) = self.shared.with(|s| {
+        let (file, dropped) = self.shared.with(|s| {
             s.aheads.forget(handle);
             (s.handles.remove_file(handle), s.aheads.take_dropped())
         });
+        drop(dropped);
         let Some(file) = file else { return };
         let (ino, last) = self.shared.with(|s| {
             let inode = s.inodes.entry(file.ino);

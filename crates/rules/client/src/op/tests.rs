@@ -10,7 +10,8 @@ use skep_wire::mgmt::{GetMap, RenewSession};
 use skep_wire::storage::{ReadChunk, StatChunks, SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
 
-/// Goal: create + write + close of a small file waits for two requests, open + read for one.
+/// Goal: create + write + close of a small file waits for two requests, open + read for one; who reads on behind its end asks
+/// whether that is still there.
 #[test]
 fn small_files_take_few_requests() {
     let (cluster, lane) = mounted();
@@ -22,10 +23,12 @@ fn small_files_take_few_requests() {
     assert_eq!(cluster.borrow().total() - before, 2);
     let before = cluster.borrow().total();
     let file = block_on(lane.open(file.attr.ino, READ)).unwrap();
-    assert_eq!(read(&lane, &file, 0, 100), b"hello");
+    assert_eq!(block_on(lane.fill(file.handle, 0, &mut [0; 4_096])), Ok(5));
     assert_eq!(read(&lane, &file, 3, 1), b"l");
-    block_on(lane.release(file.handle));
     assert_eq!(cluster.borrow().total() - before, 1);
+    assert_eq!(read(&lane, &file, 0, 100), b"hello");
+    assert_eq!(cluster.borrow().total() - before, 2);
+    block_on(lane.release(file.handle));
     block_on(lane.housekeeping());
     assert!(cluster.borrow().shard.opens.is_empty(), "the close was told");
 }

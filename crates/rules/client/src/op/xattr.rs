@@ -2,7 +2,7 @@
 
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::Shared;
+use crate::state::{Shared, Told};
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
@@ -108,11 +108,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.commit(ino).await?;
             }
             let message = SetXattr { ino, name, value, create, replace, kill_sgid };
-            let result = self.change(ino, &message).await;
-            self.xattr_changed(ino, &message.name).await;
-            result
+            let (reply, told) = self.settle_told(self.changing(ino, &message)).await;
+            self.xattr_changed(ino, &message.name, told.as_deref()).await;
+            reply.map(drop)
         };
-        self.errno(result.await).map(|_| ())
+        self.errno(result.await)
     }
 
     /// Removes an extended attribute.
@@ -120,11 +120,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let result = async {
             let name = checked(name)?;
             let message = RemoveXattr { ino, name };
-            let result = self.change(ino, &message).await;
-            self.xattr_changed(ino, &message.name).await;
-            result
+            let (reply, told) = self.settle_told(self.changing(ino, &message)).await;
+            self.xattr_changed(ino, &message.name, told.as_deref()).await;
+            reply.map(drop)
         };
-        self.errno(result.await).map(|_| ())
+        self.errno(result.await)
     }
 
     /// The access ACL, which kernels ask for at every step of a path.
@@ -144,16 +144,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         result
     }
 
-    /// The answer to a change of an extended attribute has no attributes; an ACL changes the mode.
-    async fn xattr_changed(&self, ino: Ino, name: &Bytes) {
-        let known = self.shared.with(|s| {
+    /// An ACL changes the mode. The answer to a change of an extended attribute has no attributes, unless leases bring them.
+    async fn xattr_changed(&self, ino: Ino, name: &Bytes, told: Option<&Told>) {
+        let told = told.and_then(|told| told.touched.iter().find(|attr| attr.ino == ino)).cloned();
+        let is_asked = self.shared.with(|s| {
             s.acls.forget(ino);
-            let inode = s.inodes.get_mut(ino)?;
+            let Some(inode) = s.inodes.get_mut(ino) else { return false };
             inode.no_capability = 0;
-            Some(())
+            let is_told = told.is_some();
+            told.map(|attr| s.inodes.merge_own(attr));
+            !is_told
         });
-        let known = known.is_some();
-        if known && ACLS.contains(&&name.0[..]) {
+        if is_asked && ACLS.contains(&&name.0[..]) {
             // A failure is not the program's business: the next answer brings them.
             let _ = self.fresh_attr(ino).await;
         }

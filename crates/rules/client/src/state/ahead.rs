@@ -1,10 +1,11 @@
 //! What was read ahead for programs that read files in order, in small pieces: see `docs/design/data-path.md`, section 4.
 
 use super::Handle;
-use crate::limits::{AHEAD_FIRST, AHEAD_FOR_MS, AHEAD_MAX, AHEAD_RUN};
+use crate::limits::{AHEAD_FIRST, AHEAD_FOR_MS, AHEAD_KEPT_MS, AHEAD_MAX, AHEAD_RUN};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use skep_types::Millis;
 
 /// Nothing of a file has changed as long as this is the same.
@@ -29,26 +30,54 @@ struct Piece {
     since: Millis,
 }
 
+impl Piece {
+    fn end(&self) -> u64 {
+        self.from + self.bytes.len() as u64
+    }
+}
+
 /// How one handle reads.
 #[derive(Debug, Default)]
 struct Reading {
     /// Where it goes on if it reads in order.
     next: u64,
-    /// Reads in order so far.
+    /// When it last read.
+    at: Millis,
+    /// Reads in order so far, without a pause.
     run: u32,
-    /// What was read ahead last: from where, and how much.
-    last: (u64, usize),
+    /// How much was wanted last; 0: nothing, or it was of no use.
+    window: usize,
     /// So much is being read ahead. One at a time: of those who read beside, all may miss it.
     fetching: usize,
+    /// Nothing is read ahead here: it was tried, and something is wrong.
+    barred: Range<u64>,
     piece: Option<Piece>,
 }
 
 impl Reading {
-    /// How much is to be read ahead at `offset`. Who comes out of what was read last goes on with twice as much.
-    fn window(&self, offset: u64, len: usize) -> usize {
-        let (from, last) = self.last;
-        let goes_on = last > 0 && from < offset && offset <= from + last as u64;
-        let window = if goes_on { 2 * last } else { AHEAD_FIRST };
+    /// A read of `len` bytes at `offset` begins.
+    fn begins(&mut self, offset: u64, len: usize, now: Millis) {
+        match offset == self.next && now.since(self.at) < AHEAD_FOR_MS {
+            true => self.run = self.run.saturating_add(1),
+            false => self.is_of_no_use(),
+        }
+        (self.next, self.at) = (offset.saturating_add(len as u64), now);
+    }
+
+    /// What was read ahead is not used: begin anew, and small.
+    fn is_of_no_use(&mut self) {
+        (self.run, self.window) = (0, 0);
+    }
+
+    /// Is it to be read ahead at `offset`?
+    fn is_in_order(&self, offset: u64) -> bool {
+        self.run >= AHEAD_RUN && self.fetching == 0 && !self.barred.contains(&offset)
+    }
+
+    /// How much then. Who comes out of what was read last goes on with twice as much.
+    fn next_window(&self, offset: u64, len: usize) -> usize {
+        let comes_out = self.piece.as_ref().is_some_and(|piece| piece.from < offset && offset <= piece.end());
+        let window = if comes_out { 2 * self.window } else { AHEAD_FIRST };
         window.max(4 * len).min(AHEAD_MAX)
     }
 }
@@ -92,32 +121,32 @@ impl Aheads {
         as_of: Option<AsOf>,
         now: Millis,
     ) -> Ahead {
-        let reading = self.of.entry(handle).or_default();
-        reading.run = if offset == reading.next { reading.run.saturating_add(1) } else { 0 };
-        reading.next = offset.saturating_add(len as u64);
+        let reading = self.of.entry(handle).or_insert_with(|| Reading { at: now, ..Reading::default() });
+        reading.begins(offset, len, now);
         let Some(as_of) = as_of else {
             self.forget_piece(handle);
             return Ahead::No;
         };
         if let Some(piece) = &reading.piece {
             let is_as_it_was = piece.as_of == as_of && now.since(piece.since) < AHEAD_FOR_MS;
-            let end = piece.from + piece.bytes.len() as u64;
-            let is_here = piece.from <= offset && reading.next.min(as_of.size) <= end && offset < end;
-            if is_as_it_was && is_here {
+            let is_here = piece.from <= offset && reading.next.min(as_of.size) <= piece.end();
+            if is_as_it_was && is_here && offset < piece.end() {
                 return Ahead::Here(piece.bytes.clone(), (offset - piece.from) as usize);
             }
             if !is_as_it_was {
-                reading.last = (0, 0);
+                reading.is_of_no_use();
                 self.forget_piece(handle);
                 return Ahead::No;
             }
         }
-        if reading.run < AHEAD_RUN || reading.fetching > 0 {
+        if !reading.is_in_order(offset) {
             return Ahead::No;
         }
         let left = usize::try_from(as_of.size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let window = reading.window(offset, len).min(left);
-        if window <= len || self.bytes + window > self.most && !self.makes_room(window) {
+        let window = reading.next_window(offset, len);
+        reading.window = window;
+        let window = window.min(left);
+        if window <= len || !self.makes_room(window, now) {
             return Ahead::No;
         }
         self.bytes += window;
@@ -127,28 +156,41 @@ impl Aheads {
 
     /// These were read at `from`, after the file was known as of `as_of`. `true`: they are the first that are kept.
     pub fn put(&mut self, handle: Handle, from: u64, bytes: Arc<Vec<u8>>, as_of: AsOf, now: Millis) -> bool {
+        let is_first = self.by_age.is_empty();
         self.forget_piece(handle);
-        self.give_up(handle);
-        // It may have been closed meanwhile.
-        let Some(reading) = self.of.get_mut(&handle) else { return false };
-        reading.last = (from, bytes.len());
+        self.is_fetched(handle);
+        let Some(reading) = self.of.get_mut(&handle) else {
+            // It was closed meanwhile.
+            self.dropped.push(bytes);
+            return false;
+        };
         self.bytes += bytes.capacity();
         reading.piece = Some(Piece { from, bytes, as_of, since: now });
         self.by_age.insert((now, handle));
-        self.by_age.len() == 1
+        is_first
     }
 
-    /// Nothing comes of what was wanted.
-    pub fn give_up(&mut self, handle: Handle) {
-        let Some(reading) = self.of.get_mut(&handle) else { return };
-        self.bytes -= core::mem::take(&mut reading.fetching);
+    /// Nothing comes of the `len` bytes at `from` that were wanted: they are not tried again.
+    pub fn give_up(&mut self, handle: Handle, from: u64, len: usize) {
+        self.is_fetched(handle);
+        if let Some(reading) = self.of.get_mut(&handle) {
+            reading.is_of_no_use();
+            reading.barred = from..from.saturating_add(len as u64);
+        }
     }
 
-    /// The oldest go until there is room for so many bytes. `false`: the rest is being read.
-    fn makes_room(&mut self, wanted: usize) -> bool {
+    fn is_fetched(&mut self, handle: Handle) {
+        let fetched = self.of.get_mut(&handle).map(|reading| core::mem::take(&mut reading.fetching));
+        self.bytes -= fetched.unwrap_or(0);
+    }
+
+    /// The oldest go until there is room for so many bytes. `false`: the rest is too young to have been used.
+    fn makes_room(&mut self, wanted: usize, now: Millis) -> bool {
         while self.bytes + wanted > self.most {
-            let Some((_, oldest)) = self.by_age.first().copied() else { return false };
-            self.forget_piece(oldest);
+            match self.by_age.first().copied() {
+                Some((since, oldest)) if now.since(since) >= AHEAD_KEPT_MS => self.forget_unused(oldest),
+                _ => return false,
+            }
         }
         true
     }
@@ -160,7 +202,7 @@ impl Aheads {
             if age < AHEAD_FOR_MS {
                 return Some(AHEAD_FOR_MS - age);
             }
-            self.forget_piece(handle);
+            self.forget_unused(handle);
         }
         None
     }
@@ -168,7 +210,7 @@ impl Aheads {
     /// The handle is gone.
     pub fn forget(&mut self, handle: Handle) {
         self.forget_piece(handle);
-        self.give_up(handle);
+        self.is_fetched(handle);
         self.of.remove(&handle);
     }
 
@@ -180,6 +222,13 @@ impl Aheads {
     /// Nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.by_age.is_empty()
+    }
+
+    fn forget_unused(&mut self, handle: Handle) {
+        self.forget_piece(handle);
+        if let Some(reading) = self.of.get_mut(&handle) {
+            reading.is_of_no_use();
+        }
     }
 
     fn forget_piece(&mut self, handle: Handle) {
@@ -221,26 +270,58 @@ mod tests {
         let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
         assert_eq!(wanted(&mut aheads, 0, 100), None, "one read is no order");
         assert_eq!(wanted(&mut aheads, 100, 100), Some(AHEAD_FIRST));
-        put(&mut aheads, 1, 100, AHEAD_FIRST, NOW);
-        assert!(is_here(&mut aheads, 1, 200, AS_OF, NOW));
-        assert_eq!(wanted(&mut aheads, 70_000, 100), None, "it is there");
-        let mut from = 100 + FIRST;
-        for window in [2 * AHEAD_FIRST, 4 * AHEAD_FIRST, AHEAD_MAX, AHEAD_MAX] {
-            let reading = aheads.of.get_mut(&1).unwrap();
-            (reading.next, reading.run) = (from, AHEAD_RUN);
-            assert_eq!(wanted(&mut aheads, from, 100), Some(window));
-            put(&mut aheads, 1, from, window, NOW);
-            from += window as u64;
+        // A chunk ends there: what is wanted next depends on what was wanted, not on that.
+        put(&mut aheads, 1, 100, 800, NOW);
+        for at in (200..900).step_by(100) {
+            assert!(is_here(&mut aheads, 1, at, AS_OF, NOW));
         }
-        assert_eq!(wanted(&mut aheads, 500, 100), None, "a jump");
-        assert_eq!(wanted(&mut aheads, 600, 100), None);
-        assert_eq!(wanted(&mut aheads, 700, 100), Some(AHEAD_FIRST), "what came of it before does not count");
-        aheads.give_up(1);
-        assert_eq!(wanted(&mut aheads, 800, AHEAD_MAX), None, "so much comes as fast alone");
+        let mut from = 900;
+        for window in [2 * AHEAD_FIRST, 4 * AHEAD_FIRST, AHEAD_MAX, AHEAD_MAX] {
+            assert_eq!(wanted(&mut aheads, from, 100), Some(window));
+            put(&mut aheads, 1, from, 200, NOW);
+            assert!(is_here(&mut aheads, 1, from + 100, AS_OF, NOW));
+            from += 200;
+        }
+        assert_eq!(wanted(&mut aheads, 5_000_000, 100), None, "a jump");
+        assert_eq!(wanted(&mut aheads, 5_000_100, 100), None);
+        assert_eq!(wanted(&mut aheads, 5_000_200, 100), Some(AHEAD_FIRST));
+        put(&mut aheads, 1, 5_000_200, AHEAD_FIRST, NOW);
+        assert_eq!(wanted(&mut aheads, 0, AHEAD_MAX), None);
+        assert_eq!(wanted(&mut aheads, AHEAD_MAX as u64, AHEAD_MAX), None, "so much comes as fast alone");
         let end = AS_OF.size - 150;
         for (offset, window) in [(end - 200, None), (end - 100, None), (end, Some(150)), (end + 100, None)] {
             assert_eq!(wanted(&mut aheads, offset, 100), window);
         }
+    }
+
+    /// Goal: who makes pauses, reads so many files that none of it is kept for long, or finds something wrong there, does not
+    /// have more and more read that nobody uses.
+    #[test]
+    fn what_is_of_no_use_is_not_read() {
+        let mut aheads = Aheads::new(3 * AHEAD_FIRST);
+        let mut reads = |handle, offset, now| aheads.reads(handle, offset, 100, Some(AS_OF), now);
+        for n in 0..20 {
+            let slow = reads(1, n * 100, NOW.plus(n * AHEAD_FOR_MS));
+            assert!(matches!(slow, Ahead::No), "{slow:?}");
+        }
+        let mut fetched = 0;
+        for n in 0..100 {
+            for handle in 10..30 {
+                let now = NOW.plus(n);
+                if let Ahead::Wanted(window) = aheads.reads(handle, n * 100, 100, Some(AS_OF), now) {
+                    fetched += 1;
+                    put(&mut aheads, handle, n * 100, window, now);
+                }
+            }
+        }
+        assert_eq!(fetched, 3, "who finds no room reads alone");
+        let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
+        wanted(&mut aheads, 0, 100);
+        assert_eq!(wanted(&mut aheads, 100, 100), Some(AHEAD_FIRST));
+        aheads.give_up(1, 100, AHEAD_FIRST);
+        let tried: Vec<u64> =
+            (2..1_500).map(|n| n * 100).filter(|at| wanted(&mut aheads, *at, 100).is_some()).collect();
+        assert_eq!((tried, aheads.bytes), (alloc::vec![100 * (FIRST + 100).div_ceil(100)], AHEAD_FIRST));
     }
 
     /// Goal: those who read beside each other by one handle have one window read, not one each.
@@ -248,9 +329,9 @@ mod tests {
     fn one_window_is_read_at_a_time() {
         let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
         let found: Vec<_> = (0..32).filter_map(|n| wanted(&mut aheads, n * 4_096, 4_096)).collect();
-        assert_eq!(found, [AHEAD_FIRST]);
-        aheads.give_up(1);
-        assert_eq!((wanted(&mut aheads, 32 * 4_096, 4_096), aheads.bytes), (Some(AHEAD_FIRST), AHEAD_FIRST));
+        assert_eq!((found, aheads.bytes), (alloc::vec![AHEAD_FIRST], AHEAD_FIRST));
+        put(&mut aheads, 1, 4_096, AHEAD_FIRST, NOW);
+        assert_eq!(aheads.bytes, AHEAD_FIRST);
     }
 
     /// Goal: what was read ahead is used while nothing of the file can have changed, and it is young; else it goes. At the
@@ -291,22 +372,23 @@ mod tests {
             matches!(aheads.reads(handle, 1, 1, Some(AS_OF), now), Ahead::Wanted(_))
         };
         for handle in 1..10 {
-            assert!(wants(&mut aheads, handle, NOW));
-            put(&mut aheads, handle, 0, AHEAD_FIRST, NOW.plus(handle));
-            assert_eq!(aheads.bytes, AHEAD_FIRST * 3.min(handle as usize));
+            let now = NOW.plus(handle * AHEAD_KEPT_MS);
+            assert!(wants(&mut aheads, handle, now));
+            let is_first = aheads.put(handle, 0, Arc::new(alloc::vec![7; AHEAD_FIRST]), AS_OF, now);
+            assert_eq!((is_first, aheads.bytes), (handle == 1, AHEAD_FIRST * 3.min(handle as usize)));
         }
         let kept: Vec<Handle> = aheads.by_age.iter().map(|(_, handle)| *handle).collect();
         assert_eq!((kept, aheads.take_dropped().len()), (alloc::vec![7, 8, 9], 6));
         aheads.forget(8);
         assert!(!aheads.put(8, 0, Arc::default(), AS_OF, NOW));
         assert_eq!((aheads.bytes, aheads.of.len()), (2 * AHEAD_FIRST, 8));
-        assert_eq!(aheads.forget_old(NOW.plus(7 + AHEAD_FOR_MS)), Some(2));
+        assert_eq!(aheads.forget_old(NOW.plus(7 * AHEAD_KEPT_MS + AHEAD_FOR_MS)), Some(2 * AHEAD_KEPT_MS));
         assert_eq!(aheads.bytes, AHEAD_FIRST);
-        assert_eq!(aheads.forget_old(NOW.plus(9 + AHEAD_FOR_MS)), None);
+        assert_eq!(aheads.forget_old(NOW.plus(9 * AHEAD_KEPT_MS + AHEAD_FOR_MS)), None);
         assert_eq!((aheads.bytes, aheads.is_empty()), (0, true));
         // What is being read counts, and does not go.
         assert!((20..23).all(|handle| wants(&mut aheads, handle, NOW)) && !wants(&mut aheads, 23, NOW));
-        aheads.give_up(21);
+        aheads.give_up(21, 1, 1);
         aheads.forget(20);
         assert_eq!(aheads.bytes, AHEAD_FIRST);
     }

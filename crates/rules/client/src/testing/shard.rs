@@ -416,7 +416,7 @@ impl Shard {
             file.attr.flags &= !Attr::MTIME_GIVEN;
         }
         file.attr.blocks = m.blocks.unwrap_or(file.attr.blocks);
-        file.attr.change += u64::from(file.attr != before);
+        file.attr.change += u64::from(before.mtime != m.mtime || file.attr != before);
         self.attr_reply(m.ino)
     }
 

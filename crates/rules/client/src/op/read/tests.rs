@@ -1,6 +1,6 @@
 //! Who reads in order asks seldom, and reads nothing that has changed meanwhile.
 
-use crate::op::recalls::tests::{T, beside, cluster, holder, make};
+use crate::op::recalls::tests::{T, beside, cluster, holder, listens, make};
 use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, mount, read, write};
 use crate::{Opened, WriteHow};
 use alloc::rc::Rc;
@@ -129,12 +129,14 @@ fn what_nobody_asked_for_fails_nobody() {
     let how = WriteHow::default();
     assert_eq!(block_on(lane.write(file.handle, 0, b"x", how)), Err(Errno::EBADF));
     cluster.borrow_mut().now += crate::limits::AHEAD_FOR_MS;
-    assert_eq!(read(&lane, &file, 2_000, PIECE), content()[2_000..3_000], "it was old");
+    for at in [2_000, 3_000] {
+        assert_eq!(read(&lane, &file, at, PIECE), content()[at as usize..at as usize + PIECE], "it was old");
+    }
     let refused = Fault::Refuse(Status::errno(Errno::EIO));
     cluster.borrow_mut().fail(ReadChunk::KIND, &[refused]);
-    assert_eq!(read(&lane, &file, 3_000, PIECE), content()[3_000..4_000]);
+    assert_eq!(read(&lane, &file, 4_000, PIECE), content()[4_000..5_000]);
     cluster.borrow_mut().fail(ReadChunk::KIND, &[refused; 100]);
-    assert_eq!(block_on(lane.read(file.handle, 4_000, &mut [0; PIECE])), Err(Errno::EIO));
+    assert_eq!(block_on(lane.read(file.handle, 5_000, &mut [0; PIECE])), Err(Errno::EIO));
 }
 
 /// Goal: who reads what one target has asks no other for anything, and what is read ahead is asked for once: trouble costs
@@ -152,16 +154,53 @@ fn nobody_waits_for_what_he_did_not_ask_for() {
     }
     assert_eq!((asked(&cluster), lane.shared.borrow().spared.reads), (before + 3, 1));
     let now = cluster.borrow().now;
-    for fault in [Fault::Unreachable, Fault::LoseAnswer, Fault::Refuse(Status::LOST_CHUNK)] {
-        for at in [0, 1_000] {
+    let faults = [Fault::Unreachable, Fault::LoseAnswer, Fault::Refuse(Status::LOST_CHUNK)];
+    for (fault, from) in faults.into_iter().zip([0, 100_000, 200_000]) {
+        for at in [from, from + PIECE] {
             assert_eq!(read(&lane, &file, at as u64, PIECE), content()[at..at + PIECE]);
         }
         cluster.borrow_mut().fail(ReadChunk::KIND, &[fault]);
-        let before = asked(&cluster);
-        assert_eq!(read(&lane, &file, 2_000, PIECE), content()[2_000..3_000]);
-        assert_eq!(asked(&cluster), before + 2, "{fault:?}");
+        let (before, at) = (asked(&cluster), from + 2 * PIECE);
+        assert_eq!(read(&lane, &file, at as u64, PIECE), content()[at..at + PIECE]);
+        assert!(
+            asked(&cluster) > before + 1 && cluster.borrow().faults[&ReadChunk::KIND].is_empty(),
+            "{fault:?}"
+        );
         cluster.borrow_mut().now += crate::limits::AHEAD_FOR_MS;
-        cluster.borrow_mut().faults.clear();
     }
     assert_eq!(cluster.borrow().now, now + 3 * crate::limits::AHEAD_FOR_MS);
+}
+
+/// Goal: who reads on at the end of a file, without a look at its attributes, sees what another mount has added since, however
+/// short it was when it was opened; where a lease says that nobody has, nobody is asked.
+#[test]
+fn what_others_add_is_seen_at_the_end() {
+    for begun in [0, 100, 20_000] {
+        let cluster = cluster();
+        let (plain, (lane, ear)) = (mount(&cluster), holder(&cluster));
+        let made = beside(make(&plain, b"f"), &[&ear]).unwrap();
+        write(&plain, &made, 0, &content()[..begun]);
+        block_on(plain.flush(made.handle, 0)).unwrap();
+        let file = block_on(lane.open(made.attr.ino, READ)).unwrap();
+        let mut at = begun;
+        for added in [50, 30_000, 7] {
+            assert!(read(&lane, &file, at as u64, PIECE).is_empty());
+            write(&plain, &made, at as u64, &content()[at..at + added]);
+            block_on(plain.flush(made.handle, 0)).unwrap();
+            assert!(read(&lane, &file, at as u64, 2 * added) == content()[at..at + added], "{begun}, {at}");
+            at += added;
+        }
+        block_on(plain.flush(made.handle, 0)).unwrap();
+        block_on(plain.release(made.handle));
+        block_on(plain.housekeeping());
+        // All of that took longer than leases last.
+        block_on(ear.housekeeping());
+        block_on(lane.getattr(Ino::ROOT)).unwrap();
+        listens(&ear);
+        block_on(lane.lookup(Ino::ROOT, b"f")).unwrap();
+        assert!(read(&lane, &file, at as u64, PIECE).is_empty());
+        let before = cluster.borrow().total();
+        assert!(read(&lane, &file, at as u64, PIECE).is_empty());
+        assert_eq!(cluster.borrow().total(), before, "it is known");
+    }
 }
