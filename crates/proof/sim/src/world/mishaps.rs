@@ -86,7 +86,7 @@ impl Mood {
             // Clients are killed, and stand still.
             deck.extend([10, 11, 11].repeat(4));
         }
-        if seed.is_multiple_of(3) {
+        if seed.is_multiple_of(3) || hub.canary == Some(Canary::RenewsForAShardThatLeft) {
             // Shards do not stay where they are for long.
             deck.extend([15; 8]);
         }

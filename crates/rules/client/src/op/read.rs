@@ -54,8 +54,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if file.mode == OpenMode::Write {
             return Err(Errno::EBADF);
         }
-        let (end, boot) = (offset.saturating_add(out.len() as u64), self.port.boot());
-        let seen = match self.shared.with(|s| s.may_have_grown(file.ino, end, boot)) {
+        let boot = self.port.boot();
+        let seen = match self.shared.with(|s| s.may_have_grown(file.ino, offset, boot)) {
             // The kernel asks for nothing before it reads past its pages.
             true => Some(self.errno(Box::pin(self.fresh_attr(file.ino)).await)?.size),
             false => None,
@@ -112,7 +112,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let bytes = match Box::pin(self.fetch_ahead(ino, offset, out.len(), window)).await {
             Ok(bytes) => bytes,
             Err(tried) => {
-                self.shared.with(|s| s.aheads.give_up(handle, offset, tried));
+                self.shared.with(|s| match tried {
+                    0 => s.aheads.is_fetched(handle),
+                    _ => s.aheads.give_up(handle, offset, tried),
+                });
                 return None;
             }
         };
@@ -145,7 +148,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let near = pieces.iter().take_while(|piece| asked.contains(&piece.chunk));
         let window = near.map(|piece| piece.len as usize).sum();
         if window <= len {
-            return Err(len);
+            return Err(0);
         }
         let mut bytes = alloc::vec![0; window];
         self.read_stripes(&layout, offset, &mut bytes, Tries::Once).await.map_err(|_| window)?;
@@ -313,9 +316,10 @@ impl Shared {
         (in_chunks && !is_written).then_some(AsOf { cover, opened_to_write, truncations, size })
     }
 
-    /// A read goes on behind the end that is known: may another mount have moved that?
-    fn may_have_grown(&mut self, ino: Ino, end: u64, boot: Millis) -> bool {
-        let known = self.inodes.get(ino).filter(|inode| end > inode.size());
+    /// A read goes on behind the end that is known: may another mount have moved that? (One that begins before it is answered
+    /// with what is there, whether shards can be asked or not; the next one asks.)
+    fn may_have_grown(&mut self, ino: Ino, offset: u64, boot: Millis) -> bool {
+        let known = self.inodes.get(ino).filter(|inode| offset >= inode.size());
         let Some(known) = known.filter(|_| !self.limits.canary_keeps_beliefs) else { return false };
         let change = known.attr.as_ref().map_or(0, |attr| attr.change);
         self.covering(ino, boot).is_none_or(|(_, attr)| attr.change != change)

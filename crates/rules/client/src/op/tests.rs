@@ -27,6 +27,8 @@ fn small_files_take_few_requests() {
     assert_eq!(read(&lane, &file, 3, 1), b"l");
     assert_eq!(cluster.borrow().total() - before, 1);
     assert_eq!(read(&lane, &file, 0, 100), b"hello");
+    assert_eq!(cluster.borrow().total() - before, 1);
+    assert!(read(&lane, &file, 5, 100).is_empty());
     assert_eq!(cluster.borrow().total() - before, 2);
     block_on(lane.release(file.handle));
     block_on(lane.housekeeping());

@@ -146,7 +146,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// An ACL changes the mode. The answer to a change of an extended attribute has no attributes, unless leases bring them.
     async fn xattr_changed(&self, ino: Ino, name: &Bytes, told: Option<&Told>) {
-        let told = told.and_then(|told| told.touched.iter().find(|attr| attr.ino == ino)).cloned();
+        // Of what has no name it says what its row has, whoever writes to it.
+        let is_it = |attr: &&Attr| attr.ino == ino && attr.nlink > 0;
+        let told = told.and_then(|told| told.touched.iter().find(is_it)).cloned();
         let is_asked = self.shared.with(|s| {
             s.acls.forget(ino);
             let Some(inode) = s.inodes.get_mut(ino) else { return false };

@@ -77,8 +77,8 @@ impl Reading {
     /// How much then. Who comes out of what was read last goes on with twice as much.
     fn next_window(&self, offset: u64, len: usize) -> usize {
         let comes_out = self.piece.as_ref().is_some_and(|piece| piece.from < offset && offset <= piece.end());
-        let window = if comes_out { 2 * self.window } else { AHEAD_FIRST };
-        window.max(4 * len).min(AHEAD_MAX)
+        let window = if comes_out { 2 * self.window } else { 0 };
+        window.max(AHEAD_FIRST).max(4 * len).min(AHEAD_MAX)
     }
 }
 
@@ -179,7 +179,8 @@ impl Aheads {
         }
     }
 
-    fn is_fetched(&mut self, handle: Handle) {
+    /// What was wanted is not being read any more.
+    pub fn is_fetched(&mut self, handle: Handle) {
         let fetched = self.of.get_mut(&handle).map(|reading| core::mem::take(&mut reading.fetching));
         self.bytes -= fetched.unwrap_or(0);
     }
