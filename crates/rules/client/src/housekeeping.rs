@@ -34,6 +34,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.close_unused();
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
+        // Behind the closes: of a file that this mount had open for writing nothing is told.
+        self.ask_for_readers().await;
         self.drop_idle_pages().await;
         let frees = self.free_ended();
         let old_ms = self.forget_old_reads();

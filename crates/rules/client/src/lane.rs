@@ -95,8 +95,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// As [`Lane::through`], with the open file: EIO when its program believes in a lock that is lost.
     pub(crate) fn through_file(&self, handle: Handle) -> Result<(FileHandle, Going<'_>), Errno> {
-        let going = self.through([Some(handle), None]);
-        Ok((self.shared.with(|s| s.handles.file(handle).copied())?, going))
+        self.through_file_with(handle, |_, _| ()).map(|(file, going, ())| (file, going))
+    }
+
+    /// The same, and what is to be seen with it.
+    pub(crate) fn through_file_with<T>(
+        &self,
+        handle: Handle,
+        look: impl FnOnce(&mut Shared, &FileHandle) -> T,
+    ) -> Result<(FileHandle, Going<'_>, T), Errno> {
+        let (lock_losses, found) = self.shared.with(|s| {
+            let found = s.handles.file(handle).copied().map(|file| (file, look(s, &file)));
+            (s.lock_losses, found)
+        });
+        let (file, seen) = found?;
+        let before = self.through.replace(Through { handles: [Some(handle), None], lock_losses });
+        Ok((file, Going { through: &self.through, before }, seen))
     }
 
     /// Was a lock lost under which the operation began?

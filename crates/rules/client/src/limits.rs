@@ -77,6 +77,13 @@ pub const AHEAD_BYTES_MAX: usize = 64 << 20;
 pub const AHEAD_KEPT_MS: u64 = 100;
 /// What was read ahead longer ago is read again; who pauses for so long does not read in order.
 pub const AHEAD_FOR_MS: u64 = 1_000;
+/// Where too little is known of a file to read it ahead, that is asked for again after so long by each handle; then twice as long
+/// each time ...
+pub const AHEAD_ASK_MS: u64 = 200;
+/// ... up to so long.
+pub const AHEAD_ASK_MAX_MS: u64 = 1_000;
+/// So many files are asked for together.
+pub const AHEAD_ASK_BATCH: usize = 64;
 /// Rounds after which a file whose layout keeps changing under an operation gives EIO.
 pub const STALE_ROUNDS_MAX: u32 = 200;
 /// Looks at chunk files that are too short, while truncates come in between, before the operation gives EIO.

@@ -10,6 +10,7 @@ mod attr;
 mod closed;
 mod commit;
 mod copy;
+mod covers;
 mod entry;
 mod events;
 mod grow;

@@ -9,7 +9,7 @@ use crate::state::{FileHandle, Handle, Inline, Shared};
 use alloc::boxed::Box;
 use skep_types::{Attr, Errno, Ino, Kind, Millis, Mode, Policy};
 use skep_wire::Refusal;
-use skep_wire::meta::{Create, Open, OpenMode, OpenReply, ReadInline};
+use skep_wire::meta::{Closed, Create, Open, OpenMode, OpenReply, ReadInline};
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,12 +69,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.announce_truncate(ino).await?;
             self.shared.with(|s| s.inodes.entry(ino).truncating += 1);
         }
-        let message = self.shared.with(|s| s.open_begins(ino, how));
+        let (message, closed) = self.shared.with(|s| {
+            let closed = s.closes_before(ino, how);
+            (s.open_begins(ino, how), closed)
+        });
         let job = match how.truncate {
             true => self.changing(ino, &message),
             // What was known of it before counts no more: once something goes to chunks nobody is told of others' changes.
             false if how.mode.writes() => Job { of: [Some(ino), None], ..self.asking(ino.shard(), &message) },
-            false => self.asking(ino.shard(), &message),
+            false => self.asking(ino.shard(), &message).closing(closed),
         };
         let answer = self.settle(job).await.and_then(|reply| Ok((reply.read::<OpenReply>()?, reply)));
         match answer {
@@ -271,6 +274,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 impl Shared {
+    /// A close that waits to be told, and is said with an open for reading: else the shard would count the file as open for
+    /// writing until that ends, as it was before, and let nobody be told of it by a lease.
+    fn closes_before(&mut self, ino: Ino, how: OpenHow) -> Option<Closed> {
+        let inode = self.inodes.get(ino)?;
+        let wrote = inode.opened_to_write > 0 && inode.uses() == 0;
+        let is_told = inode.mark.is_none() && !inode.is_changing() && !self.locks.has_of(ino);
+        let open_seq = self.closes.waits(ino)?;
+        (wrote && is_told && !how.mode.writes()).then_some(Closed { ino, open_seq })
+    }
+
     fn open_begins(&mut self, ino: Ino, how: OpenHow) -> Open {
         let open_seq = self.next_open_seq();
         self.closes.cancel(ino);

@@ -6,7 +6,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{AHEAD_SMALL, ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Ahead, AsOf, Handle, Shared, copies};
+use crate::state::{Ahead, AsOf, Handle, Inode, Shared, copies};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -39,6 +39,16 @@ enum Filled {
     WithHoles,
 }
 
+/// What was seen as a read of a small piece began.
+struct Look {
+    ahead: Ahead,
+    as_of: Option<AsOf>,
+    /// Housekeeping has something to ask.
+    asks: bool,
+    /// To be freed where nobody waits.
+    dropped: Vec<Arc<Vec<u8>>>,
+}
+
 /// How often targets are asked.
 #[derive(Debug, Clone, Copy)]
 enum Tries {
@@ -50,19 +60,27 @@ enum Tries {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Reads at `offset` into `out`; fewer bytes only at the end of the file.
     pub async fn read(&self, handle: Handle, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
-        let (file, _going) = self.through_file(handle)?;
+        let (now, boot, len) = (self.port.now(), self.port.boot(), out.len());
+        let is_small = self.leases && len <= AHEAD_SMALL;
+        // One look at what is known: it costs as much as the rest.
+        let (file, _going, (grows, mut look)) = self.through_file_with(handle, |s, file| {
+            let grows = s.may_have_grown(file.ino, offset, boot);
+            let look = is_small && !grows && file.mode != OpenMode::Write;
+            (grows, look.then(|| s.looks_ahead((handle, file.ino), offset, len, now, boot)))
+        })?;
         if file.mode == OpenMode::Write {
             return Err(Errno::EBADF);
         }
-        let boot = self.port.boot();
-        let seen = match self.shared.with(|s| s.may_have_grown(file.ino, offset, boot)) {
+        let mut seen = None;
+        if grows {
             // The kernel asks for nothing before it reads past its pages.
-            true => Some(self.errno(Box::pin(self.fresh_attr(file.ino)).await)?.size),
-            false => None,
-        };
-        if self.leases
-            && out.len() <= AHEAD_SMALL
-            && let Some(n) = self.read_ahead(handle, file.ino, offset, out).await
+            seen = Some(self.errno(Box::pin(self.fresh_attr(file.ino)).await)?.size);
+            let (now, boot) = (self.port.now(), self.port.boot());
+            let again = |s: &mut Shared| s.looks_ahead((handle, file.ino), offset, len, now, boot);
+            look = is_small.then(|| self.shared.with(again));
+        }
+        if let Some(look) = look
+            && let Some(n) = self.read_ahead(handle, file.ino, offset, out, look).await
         {
             return Ok(n);
         }
@@ -94,15 +112,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// From what was read ahead of a program that reads in order; or now, with what it will ask for next. `None`: it is to be
     /// read alone.
-    async fn read_ahead(&self, handle: Handle, ino: Ino, offset: u64, out: &mut [u8]) -> Option<usize> {
-        let (now, boot) = (self.port.now(), self.port.boot());
-        let (ahead, as_of, dropped) = self.shared.with(|s| {
-            let as_of = s.unchanged_since(ino, boot);
-            let ahead = s.aheads.reads(handle, offset, out.len(), as_of, now);
-            s.spared.reads += u64::from(matches!(ahead, Ahead::Here(..)));
-            (ahead, as_of, s.aheads.take_dropped())
-        });
+    async fn read_ahead(
+        &self,
+        handle: Handle,
+        ino: Ino,
+        offset: u64,
+        out: &mut [u8],
+        look: Look,
+    ) -> Option<usize> {
+        let Look { ahead, as_of, asks, dropped } = look;
         drop(dropped);
+        if asks {
+            self.port.work_waits();
+        }
         let window = match ahead {
             Ahead::Here(bytes, at) => return Some(copy_from(&bytes[at..], out)),
             Ahead::Wanted(window) => window,
@@ -299,8 +321,34 @@ fn inline_part(reply: &OpenReply, offset: u64, out: &mut [u8]) -> Option<usize> 
 }
 
 impl Shared {
-    /// As long as this is the same nothing of the content in its chunk files changes, but what they lose. `None`: it may.
-    fn unchanged_since(&mut self, ino: Ino, boot: Millis) -> Option<AsOf> {
+    /// A program reads a small piece.
+    fn looks_ahead(
+        &mut self,
+        (handle, ino): (Handle, Ino),
+        offset: u64,
+        len: usize,
+        now: Millis,
+        boot: Millis,
+    ) -> Look {
+        let as_of = self.unchanged_since(ino, boot);
+        let ahead = self.aheads.reads(handle, offset, len, as_of, now);
+        self.spared.reads += u64::from(matches!(ahead, Ahead::Here(..)));
+        let end = offset.saturating_add(len as u64);
+        let asks = as_of.is_none() && self.wants_more(ino, end) && self.aheads.asks(handle, now);
+        Look { ahead, as_of, asks, dropped: self.aheads.take_dropped() }
+    }
+
+    /// Might it be read ahead behind `end` if more were known of it?
+    pub(crate) fn wants_more(&self, ino: Ino, end: u64) -> bool {
+        let in_chunks = |inode: &Inode| inode.layout.as_ref().is_some_and(|layout| !layout.is_inline());
+        self.inodes.get(ino).is_some_and(|inode| {
+            !inode.is_written() && inode.opening == 0 && in_chunks(inode) && inode.size() > end
+        })
+    }
+
+    /// As long as this is the same nothing of the content in its chunk files changes, but what they lose. `None`: it may, or where
+    /// they are is not known.
+    pub(crate) fn unchanged_since(&mut self, ino: Ino, boot: Millis) -> Option<AsOf> {
         let covered = self.names.covered_end(ino, self.leases.era(ino.shard()));
         let is_believed = covered.is_some_and(|(dir, ..)| self.leases.believes(dir, boot).is_some());
         let inode = self.inodes.get(ino)?;
@@ -309,11 +357,12 @@ impl Shared {
             Some((_, since, size)) if is_believed => (since.number, size),
             _ => return None,
         };
-        let is_written = inode.writers > 0 || inode.is_changing() || inode.mark.is_some();
-        let in_chunks =
-            inode.size() == size && inode.layout.as_ref().is_some_and(|layout| !layout.is_inline());
+        let is_placed = !inode.layout_old || self.limits.canary_keeps_ahead;
+        let in_chunks = inode.size() == size
+            && is_placed
+            && inode.layout.as_ref().is_some_and(|layout| !layout.is_inline());
         let (opened_to_write, truncations) = (inode.opened_to_write, inode.truncations);
-        (in_chunks && !is_written).then_some(AsOf { cover, opened_to_write, truncations, size })
+        (in_chunks && !inode.is_written()).then_some(AsOf { cover, opened_to_write, truncations, size })
     }
 
     /// A read goes on behind the end that is known: may another mount have moved that? (One that begins before it is answered

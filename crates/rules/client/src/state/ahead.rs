@@ -1,12 +1,14 @@
 //! What was read ahead for programs that read files in order, in small pieces: see `docs/design/data-path.md`, section 4.
 
 use super::Handle;
-use crate::limits::{AHEAD_FIRST, AHEAD_FOR_MS, AHEAD_KEPT_MS, AHEAD_MAX, AHEAD_RUN};
+use crate::limits::{
+    AHEAD_ASK_MAX_MS, AHEAD_ASK_MS, AHEAD_FIRST, AHEAD_FOR_MS, AHEAD_KEPT_MS, AHEAD_MAX, AHEAD_RUN,
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
-use skep_types::Millis;
+use skep_types::{Ino, Millis};
 
 /// Nothing of a file has changed as long as this is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,9 @@ pub struct AsOf {
     /// Where it ends.
     pub size: u64,
 }
+
+/// A name and its directory.
+pub type Place = (Ino, Arc<[u8]>);
 
 /// Bytes of a file that were read ahead.
 #[derive(Debug, Clone)]
@@ -52,6 +57,12 @@ struct Reading {
     /// Nothing is read ahead here: it was tried, and something is wrong.
     barred: Range<u64>,
     piece: Option<Piece>,
+    /// Who reads it does not ask for what is known of it before then, ...
+    asks_at: Millis,
+    /// ... having waited for so long; 0: not asked yet.
+    asked_for_ms: u64,
+    /// A name of it, with its directory.
+    name: Option<Place>,
 }
 
 impl Reading {
@@ -102,6 +113,8 @@ pub struct Aheads {
     by_age: BTreeSet<(Millis, Handle)>,
     /// Memory of those, and of what is being read.
     bytes: usize,
+    /// Too little is known of what these read to read it ahead: housekeeping asks.
+    asking: BTreeSet<Handle>,
     /// To be freed by whoever has done something here, when he holds no lock any more.
     dropped: Vec<Arc<Vec<u8>>>,
 }
@@ -152,6 +165,34 @@ impl Aheads {
         self.bytes += window;
         self.of.entry(handle).or_default().fetching = window;
         Ahead::Wanted(window)
+    }
+
+    /// Too little is known of the file to read it ahead, and a question may say more. `true`: it is to be asked by housekeeping,
+    /// which has nothing else to ask yet. Not often: it may help never.
+    pub fn asks(&mut self, handle: Handle, now: Millis) -> bool {
+        let Some(reading) = self.of.get_mut(&handle) else { return false };
+        if reading.run < AHEAD_RUN || now < reading.asks_at {
+            return false;
+        }
+        reading.asked_for_ms = (2 * reading.asked_for_ms).clamp(AHEAD_ASK_MS, AHEAD_ASK_MAX_MS);
+        reading.asks_at = now.plus(reading.asked_for_ms);
+        let is_first = self.asking.is_empty();
+        self.asking.insert(handle);
+        is_first
+    }
+
+    /// One that asks.
+    pub fn next_asking(&mut self) -> Option<Handle> {
+        self.asking.pop_first()
+    }
+
+    /// The name by which the file is asked for: `told`, if the kernel was told one lately, else as before.
+    pub fn name_of(&mut self, handle: Handle, told: Option<Place>) -> Option<Place> {
+        let reading = self.of.get_mut(&handle)?;
+        if told.is_some() {
+            reading.name = told;
+        }
+        reading.name.clone()
     }
 
     /// These were read at `from`, after the file was known as of `as_of`. `true`: they are the first that are kept.
@@ -212,6 +253,7 @@ impl Aheads {
     pub fn forget(&mut self, handle: Handle) {
         self.forget_piece(handle);
         self.is_fetched(handle);
+        self.asking.remove(&handle);
         self.of.remove(&handle);
     }
 

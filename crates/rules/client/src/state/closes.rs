@@ -24,6 +24,11 @@ impl Closes {
         }
     }
 
+    /// The number of the close of `ino` that waits.
+    pub fn waits(&self, ino: Ino) -> Option<u64> {
+        self.waiting.get(&ino.shard())?.get(&ino).copied()
+    }
+
     /// What a create made on this shard, if it did, is not open in this mount.
     pub fn add_untold(&mut self, shard: ShardId, open_seq: u64) {
         self.count += usize::from(self.untold.entry(shard).or_default().insert(open_seq));

@@ -130,6 +130,11 @@ impl Inode {
         self.changing > 0 || self.appends > 0 || self.cutting > 0 || self.truncating > 0
     }
 
+    /// This mount might write to it, does, or has written what its shard does not know.
+    pub fn is_written(&self) -> bool {
+        self.writers > 0 || self.is_changing() || self.mark.is_some()
+    }
+
     /// Nothing uncommitted, nothing unsynced.
     pub fn is_clean(&self) -> bool {
         self.mark.is_none() && !self.wants_sync()

@@ -27,7 +27,7 @@ mod strays;
 mod untold;
 
 pub use acls::{Acl, Acls};
-pub use ahead::{Ahead, Aheads, AsOf};
+pub use ahead::{Ahead, Aheads, AsOf, Place};
 pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};

@@ -16,8 +16,8 @@ use skep_types::{
 };
 use skep_wire::meta::{
     AttrReply, Closed, Create, DirEntry, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
-    MetaRequest, OpenReply, ReclaimReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp,
-    WriteInline,
+    MetaRequest, OpenMode, OpenReply, ReclaimReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall,
+    ShardStamp, WriteInline,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -48,6 +48,8 @@ pub struct Shard {
     pub durable: u64,
     pub term: u64,
     pub opens: BTreeMap<Ino, u64>,
+    /// Those of them that were opened for writing since they were last closed.
+    pub written: BTreeSet<Ino>,
     pub reclaims: usize,
     /// Of one batch of requests: none of it is answered yet.
     pub claims_under_way: bool,
@@ -201,7 +203,7 @@ impl Shard {
                 if m.truncate {
                     self.truncate(m.ino, 0, targets)?;
                 }
-                self.opens.insert(m.ino, m.open_seq);
+                self.opened(m.ino, m.mode, m.open_seq);
                 Ok(self.stamped(&self.open_reply(m.ino, false)?))
             }
             MetaRequest::Close(m) => {
@@ -245,12 +247,20 @@ impl Shard {
         }
     }
 
+    fn opened(&mut self, ino: Ino, mode: OpenMode, seq: u64) {
+        self.opens.insert(ino, seq);
+        if mode.writes() {
+            self.written.insert(ino);
+        }
+    }
+
     fn close(&mut self, closed: &Closed) {
         if closed.is_untold() {
             self.opens.retain(|_, seq| *seq != closed.open_seq);
         }
         if self.opens.get(&closed.ino).is_some_and(|seq| *seq < closed.open_seq) {
             self.opens.remove(&closed.ino);
+            self.written.remove(&closed.ino);
         }
     }
 
@@ -352,8 +362,8 @@ impl Shard {
                 ino
             }
         };
-        if m.open.is_some() {
-            self.opens.insert(ino, m.open_seq);
+        if let Some(mode) = m.open {
+            self.opened(ino, mode, m.open_seq);
         }
         Ok(self.stamped(&self.open_reply(ino, known.is_none())?))
     }

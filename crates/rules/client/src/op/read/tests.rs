@@ -1,12 +1,15 @@
 //! Who reads in order asks seldom, and reads nothing that has changed meanwhile.
 
-use crate::op::recalls::tests::{T, beside, cluster, holder, listens, make};
+use crate::limits::{AHEAD_ASK_MAX_MS, AHEAD_FOR_MS};
+use crate::op::recalls::tests::{T, beside, cluster, holder, holder_with, leased, listens, make};
+use crate::state::AttrsBy;
 use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, mount, read, write};
-use crate::{Opened, WriteHow};
+use crate::{Limits, Opened, WriteHow};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use skep_types::{Errno, Ino, SetAttr};
+use skep_wire::meta::{Lookup, ReadInline};
 use skep_wire::storage::ReadChunk;
 use skep_wire::{Message, Status};
 
@@ -55,7 +58,7 @@ fn a_file_in_order_comes_in_large_pieces() {
     // Chunks of the fake cluster have 4 KiB. Of each it is asked for the piece that begins in the one before, and the rest.
     assert!(asked(&cluster) <= before + 2 * SIZE / 4_096, "{}", asked(&cluster) - before);
     assert!(lane.shared.borrow().spared.reads > 200);
-    cluster.borrow_mut().now += crate::limits::AHEAD_FOR_MS;
+    cluster.borrow_mut().now += AHEAD_FOR_MS;
     block_on(lane.housekeeping());
     assert!(lane.shared.borrow().aheads.is_empty());
 }
@@ -128,7 +131,7 @@ fn what_nobody_asked_for_fails_nobody() {
     let (file, (lane, _), _) = begun(&cluster);
     let how = WriteHow::default();
     assert_eq!(block_on(lane.write(file.handle, 0, b"x", how)), Err(Errno::EBADF));
-    cluster.borrow_mut().now += crate::limits::AHEAD_FOR_MS;
+    cluster.borrow_mut().now += AHEAD_FOR_MS;
     for at in [2_000, 3_000] {
         assert_eq!(read(&lane, &file, at, PIECE), content()[at as usize..at as usize + PIECE], "it was old");
     }
@@ -145,7 +148,7 @@ fn what_nobody_asked_for_fails_nobody() {
 fn nobody_waits_for_what_he_did_not_ask_for() {
     let cluster = cluster();
     let (file, (lane, _), _) = begun(&cluster);
-    cluster.borrow_mut().now += crate::limits::AHEAD_FOR_MS;
+    cluster.borrow_mut().now += AHEAD_FOR_MS;
     // A chunk of the fake cluster: the rest of it comes with the second piece.
     let chunk = 10 * 4_096;
     let before = asked(&cluster);
@@ -166,9 +169,9 @@ fn nobody_waits_for_what_he_did_not_ask_for() {
             asked(&cluster) > before + 1 && cluster.borrow().faults[&ReadChunk::KIND].is_empty(),
             "{fault:?}"
         );
-        cluster.borrow_mut().now += crate::limits::AHEAD_FOR_MS;
+        cluster.borrow_mut().now += AHEAD_FOR_MS;
     }
-    assert_eq!(cluster.borrow().now, now + 3 * crate::limits::AHEAD_FOR_MS);
+    assert_eq!(cluster.borrow().now, now + 3 * AHEAD_FOR_MS);
 }
 
 /// Goal: who reads on at the end of a file, without a look at its attributes, sees what another mount has added since, however
@@ -193,14 +196,121 @@ fn what_others_add_is_seen_at_the_end() {
         block_on(plain.flush(made.handle, 0)).unwrap();
         block_on(plain.release(made.handle));
         block_on(plain.housekeeping());
-        // All of that took longer than leases last.
-        block_on(ear.housekeeping());
-        block_on(lane.getattr(Ino::ROOT)).unwrap();
-        listens(&ear);
+        hears_again((&lane, &ear));
         block_on(lane.lookup(Ino::ROOT, b"f")).unwrap();
         assert!(read(&lane, &file, at as u64, PIECE).is_empty());
         let before = cluster.borrow().total();
         assert!(read(&lane, &file, at as u64, PIECE).is_empty());
         assert_eq!(cluster.borrow().total(), before, "it is known");
     }
+}
+
+/// What was done took longer than leases last.
+fn hears_again((lane, ear): (&FakeLane, &FakeLane)) {
+    block_on(ear.housekeeping());
+    block_on(lane.getattr(Ino::ROOT)).unwrap();
+    listens(ear);
+}
+
+/// A mount whose kernel is told names, and its ear.
+fn teller(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane) {
+    holder_with(cluster, Limits { validity: true, names: true, ..leased() })
+}
+
+/// The kernel of `lane` looks for the file.
+fn is_told(lane: &FakeLane, ino: Ino) {
+    let attr = block_on(lane.lookup(Ino::ROOT, b"f")).unwrap();
+    assert_eq!(attr.ino, ino);
+    assert!(lane.name_valid_for(Ino::ROOT, b"f", &attr, AttrsBy::Look).name > 0);
+}
+
+fn close(lane: &FakeLane, file: &Opened) {
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    block_on(lane.release(file.handle));
+}
+
+/// Reads so many pieces from there on, each of them at another time. How many were read ahead?
+fn reads_in_order(lane: &FakeLane, cluster: &RefCell<Cluster>, file: &Opened, pieces: [usize; 2]) -> u64 {
+    let before = lane.shared.borrow().spared.reads;
+    for at in (pieces[0]..pieces[1]).map(|piece| piece * PIECE) {
+        let end = (at + PIECE).min(SIZE);
+        assert!(read(lane, file, at as u64, PIECE) == content()[at..end], "{at}");
+        cluster.borrow_mut().now += 1;
+    }
+    lane.shared.borrow().spared.reads - before
+}
+
+/// Goal: a file that this mount has just written is read ahead soon, though it was opened again before its shard had heard
+/// that it was closed: that is said with the open, and housekeeping asks for the cover. While this mount writes nothing is asked.
+#[test]
+fn what_was_just_written_is_read_ahead() {
+    let cluster = cluster();
+    let (lane, _) = teller(&cluster);
+    let made = block_on(make(&lane, b"f")).unwrap();
+    write(&lane, &made, 0, &content());
+    is_told(&lane, made.attr.ino);
+    let looks = cluster.borrow().count(Lookup::KIND);
+    let beside = block_on(lane.open(made.attr.ino, READ)).unwrap();
+    assert_eq!(reads_in_order(&lane, &cluster, &beside, [0, 9]), 0);
+    block_on(lane.release(beside.handle));
+    assert_eq!((cluster.borrow().count(Lookup::KIND), cluster.borrow().shard.written.len()), (looks, 1));
+    close(&lane, &made);
+    let file = block_on(lane.open(made.attr.ino, READ)).unwrap();
+    assert!(cluster.borrow().shard.written.is_empty());
+    assert_eq!(reads_in_order(&lane, &cluster, &file, [0, 9]), 0);
+    assert_eq!(cluster.borrow().count(Lookup::KIND), looks, "no read asks");
+    block_on(lane.housekeeping());
+    assert_eq!(cluster.borrow().count(Lookup::KIND), looks + 1);
+    assert!(reads_in_order(&lane, &cluster, &file, [9, 99]) > 50);
+    // Who is gone by then asks nothing, nor who reads what is left at once.
+    cluster.borrow_mut().now += T + AHEAD_FOR_MS;
+    for (from, pieces) in [(0, 9), (SIZE / PIECE - 2, 2)] {
+        let file = block_on(lane.open(made.attr.ino, READ)).unwrap();
+        reads_in_order(&lane, &cluster, &file, [from, from + pieces]);
+        if from == 0 {
+            block_on(lane.release(file.handle));
+        }
+        block_on(lane.housekeeping());
+    }
+    assert_eq!(cluster.borrow().count(Lookup::KIND), looks + 1);
+}
+
+/// Goal: while another mount writes it is asked for once a second at most, whatever comes of that, and no read fails or waits for
+/// it; when it is closed the next question has it read ahead, without being opened again.
+#[test]
+fn what_others_write_is_asked_for_seldom() {
+    let cluster = cluster();
+    let (plain, (lane, ear)) = (mount(&cluster), teller(&cluster));
+    let made = beside(make(&plain, b"f"), &[&ear]).unwrap();
+    write(&plain, &made, 0, &content()[..SIZE / 2]);
+    block_on(plain.flush(made.handle, 0)).unwrap();
+    hears_again((&lane, &ear));
+    is_told(&lane, made.attr.ino);
+    let file = block_on(lane.open(made.attr.ino, READ)).unwrap();
+    write(&plain, &made, SIZE as u64 / 2, &content()[SIZE / 2..]);
+    block_on(plain.flush(made.handle, 0)).unwrap();
+    let (looks, begun) = (cluster.borrow().count(Lookup::KIND), cluster.borrow().now);
+    let seconds = 3 * crate::limits::LATE_MS / 1_000;
+    while cluster.borrow().now < begun + seconds * 1_000 {
+        assert_eq!(reads_in_order(&lane, &cluster, &file, [0, 100]), 0);
+        listens(&ear);
+        let fault = [Fault::LoseRequest, Fault::Unreachable, Fault::Refuse(Status::BUSY)];
+        let at = cluster.borrow().now as usize % 3;
+        cluster.borrow_mut().fail(Lookup::KIND, &[fault[at]]);
+        block_on(lane.housekeeping());
+        cluster.borrow_mut().faults.clear();
+    }
+    let asked = (cluster.borrow().count(Lookup::KIND) - looks) as u64;
+    assert!((seconds - 3..=seconds + 3).contains(&asked), "{asked} in {seconds} s");
+    close(&plain, &made);
+    block_on(plain.housekeeping());
+    cluster.borrow_mut().now += AHEAD_ASK_MAX_MS;
+    let (looks, places) = (cluster.borrow().count(Lookup::KIND), cluster.borrow().count(ReadInline::KIND));
+    reads_in_order(&lane, &cluster, &file, [0, 9]);
+    listens(&ear);
+    block_on(lane.housekeeping());
+    assert!(reads_in_order(&lane, &cluster, &file, [9, 300]) > 200);
+    assert_eq!(cluster.borrow().count(Lookup::KIND), looks + 1);
+    // It has grown since it was opened: where it is now is asked for once.
+    assert_eq!(cluster.borrow().count(ReadInline::KIND), places + 1);
 }

@@ -189,6 +189,11 @@ impl ToldNames {
         is_valid.then(|| (*dir, name.clone()))
     }
 
+    /// The same, whether the kernel asks for it or not.
+    pub fn last_of_file(&self, ino: Ino) -> Option<(Ino, Arc<[u8]>)> {
+        self.files.get(&ino).cloned()
+    }
+
     /// Who calls has it dropped, and says so ([`ToldNames::dropped`]); `None`: there is nothing to drop.
     pub fn take(&mut self, dir: Ino, name: &[u8], now: Millis) -> Option<Arc<[u8]>> {
         let is_told = self.uses(dir, name, now);

@@ -85,7 +85,7 @@ impl Shard {
     /// Attributes of an entry of the root, as its lease covers them.
     pub(super) fn shown(&self, ino: Ino) -> Option<Attr> {
         let mut attr = self.files.get(&ino)?.attr.clone();
-        if self.leases.on && attr.kind == Kind::File && !self.opens.contains_key(&ino) {
+        if self.leases.on && attr.kind == Kind::File && !self.written.contains(&ino) {
             attr.flags |= Attr::COVERED;
         }
         Some(attr)

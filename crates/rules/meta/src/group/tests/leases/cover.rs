@@ -407,3 +407,33 @@ fn what_is_closed_while_changes_wait_is_lent() {
     assert!(bed.replies[&to].1.is_ok());
     bed.check();
 }
+
+/// Goal: who opens a file for reading again before he has told that he writes to it no more says that with the open: from then on
+/// whoever looks knows the entry, he as well. A repetition of that, or a later one, closes nothing.
+#[test]
+fn an_open_says_that_the_writer_is_done() {
+    let (mut bed, _, _, _) = bed();
+    let mut other = Ear::new(&mut bed, OTHER);
+    let (file, layout) = bed.grown("f", 1 << 20);
+    bed.call(ME, commit_of(&bed, file, &layout)).unwrap();
+    let covered = |bed: &mut Bed, who| {
+        let attr = bed.call(who, find(Ino::ROOT, "f")).unwrap().attr.unwrap();
+        attr.flags & Attr::COVERED != 0
+    };
+    bed.open(ME, file, OpenMode::Read, 20).unwrap();
+    assert!(!covered(&mut bed, ME) && !covered(&mut bed, OTHER), "it may write");
+    bed.closing = Some(Closed { ino: file, open_seq: 21 });
+    bed.open(ME, file, OpenMode::Read, 22).unwrap();
+    assert!(covered(&mut bed, ME) && covered(&mut bed, OTHER));
+    let to = bed.send(ME, Open { ino: file, ..write_open(23) });
+    other.obey(&mut bed);
+    assert!(bed.replies[&to].1.is_ok());
+    bed.closing = Some(Closed { ino: file, open_seq: 21 });
+    bed.open(ME, file, OpenMode::Read, 22).unwrap();
+    assert!(!covered(&mut bed, OTHER), "it writes again");
+    bed.check();
+}
+
+fn write_open(open_seq: u64) -> Open {
+    Open { ino: Ino(0), mode: OpenMode::Write, truncate: false, shared: false, kill_suidgid: false, open_seq }
+}
