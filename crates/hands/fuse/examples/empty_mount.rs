@@ -24,7 +24,7 @@ fn like_skep(config: &mut EmptyConfig, options: &mut FuseOptions, inline: u64) {
     config.open_flags = OpenFlags::KEEP_CACHE | OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES;
     config.pages_up_to = inline;
     config.flush = true;
-    (config.names, config.attributes) = (Duration::from_secs(1), Duration::from_millis(3_750));
+    (config.names, config.attributes) = (Duration::from_millis(500), Duration::from_millis(3_750));
 }
 
 fn run() -> Result<(), String> {

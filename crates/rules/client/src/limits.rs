@@ -169,8 +169,9 @@ pub const LOOKS_LOST_MS: u64 = 1_000;
 pub const UNKNOWN_PATIENCE_MS: u64 = 50;
 /// Attributes and names that the kernel drops in one go.
 pub const DROPS_AT_ONCE: usize = 512;
-/// How long the kernel may use a name: so long a change by another mount may have to wait where it cannot be dropped.
-pub const NAME_MS: u64 = 1_000;
+/// How long the kernel may use a name: so long, and [`VALIDITY_MARGIN_MS`], a change by another mount may have to wait where it cannot
+/// be dropped. No request is to wait for a second.
+pub const NAME_MS: u64 = 500;
 /// The same in a directory whose lock was held for long a short while ago ...
 pub const STUCK_NAME_MS: u64 = 100;
 /// ... for so long ...

@@ -40,7 +40,7 @@ fn is_absent(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound)
 }
 
-/// Goal: a name is looked up about once a second, however often it is used; and when another mount removes it, replaces it, or
+/// Goal: a name is looked up about twice a second, however often it is used; and when another mount removes it, replaces it, or
 /// renames what is above it, the next look at it sees that.
 #[test]
 fn a_name_is_used_until_others_change_it() {
@@ -56,7 +56,7 @@ fn a_name_is_used_until_others_change_it() {
     println!("{LOOKS} looks in {seconds:.2} s: {asked} look-ups");
     if kernel_uses_names() {
         // Two names, and one or two that the first mount did not know yet.
-        assert!(asked < 2.0 * seconds + 12.0, "{asked} look-ups in {seconds:.2} s");
+        assert!(asked < 4.0 * seconds + 12.0, "{asked} look-ups in {seconds:.2} s");
     }
     let new = second.join("dir/new");
     for round in 2..30 {

@@ -47,10 +47,10 @@ fn renames(plain: &FakeLane, (from, to): (&[u8], &[u8]), ear: &FakeLane) {
     beside(plain.rename(ROOT, from, ROOT, to, MOVES), &[ear]).unwrap();
 }
 
-/// Goal: a name is valid for a second, and no longer than the lease on its directory less the margin; not one that is known to lead
+/// Goal: a name is valid for half a second, and no longer than the lease on its directory less the margin; not one that is known to lead
 /// elsewhere, nor where the kernel cannot drop all names.
 #[test]
-fn names_are_valid_for_a_second() {
+fn names_are_valid_for_half_a_second() {
     let cluster = cluster();
     let (lane, ear) = teller(&cluster);
     assert_eq!(shown(&lane, b"f"), NAME_MS);
@@ -97,7 +97,7 @@ fn a_recalled_name_is_dropped_first() {
 /// waited for, and so is all where something is mounted.
 #[test]
 fn a_name_that_is_held_takes_all_along() {
-    for (has_mounts, wait, bumps) in [(false, 0, 1), (true, 0, 0), (false, 1_200, 0)] {
+    for (has_mounts, wait, bumps) in [(false, 0, 1), (true, 0, 0), (false, NAME_MS + 200, 0)] {
         let cluster = cluster();
         let ((lane, ear), plain) = (teller(&cluster), mount(&cluster));
         assert_eq!([shown(&lane, b"f"), shown(&lane, b"g")], [NAME_MS; 2]);
