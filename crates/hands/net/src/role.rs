@@ -36,7 +36,7 @@ table! {
     WriteInline: CLIENT | ADMIN, Grow: CLIENT | ADMIN, Switch: CLIENT | ADMIN, GetXattr: CLIENT | ADMIN,
     SetXattr: CLIENT | ADMIN, ListXattr: CLIENT | ADMIN, RemoveXattr: CLIENT | ADMIN, Sync: CLIENT | ADMIN,
     Reclaim: CLIENT | ADMIN, SetPolicy: CLIENT | ADMIN, Inspect: CLIENT | ADMIN, GroupStats: CLIENT | ADMIN,
-    MakeDirOn: ADMIN, Prepare: SERVER, Decide: SERVER, AskOutcome: SERVER, FetchRows: SERVER, AskHistory: SERVER, CreateTemp: CLIENT, Recalled: CLIENT, ReserveEnd: CLIENT | ADMIN, Repair: CLIENT | ADMIN,
+    MakeDirOn: ADMIN, Prepare: SERVER, Decide: SERVER, AskOutcome: SERVER, FetchRows: SERVER, AskHistory: SERVER, CreateTemp: CLIENT, Recalled: CLIENT, Tell: CLIENT, ReserveEnd: CLIENT | ADMIN, Repair: CLIENT | ADMIN,
     SealExtent: CLIENT | ADMIN,
     SetLock: CLIENT, GetLock: CLIENT, DropLocks: CLIENT, CancelLock: CLIENT, Events: CLIENT,
 

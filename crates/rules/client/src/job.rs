@@ -34,6 +34,8 @@ pub(crate) struct Job<'a> {
     pub of: [Option<Ino>; 2],
     /// The names that it changes, with their directories.
     pub names: [Option<(Ino, Box<[u8]>)>; 2],
+    /// It makes a file that this mount would hold.
+    pub may_hold: bool,
     /// The number of the open of what it makes.
     pub makes_open: Option<u64>,
     /// It may have been executed by an earlier try.
@@ -116,6 +118,7 @@ impl Job<'_> {
             changing,
             of: [None; 2],
             names: [None, None],
+            may_hold: false,
             makes_open: None,
             unsure: false,
             is_answered: false,
@@ -135,7 +138,8 @@ impl Job<'_> {
     pub fn tell(&mut self, epoch: u64) {
         let mut r = Reader::new(&self.body);
         let Ok(call) = ShardCall::decode(&mut r) else { return };
-        let wish = self.sent.filter(|sent| sent.wishes).map(|_| Wish::SHARED);
+        let hold = if self.may_hold { Wish::HOLD } else { 0 };
+        let wish = self.sent.filter(|sent| sent.wishes).map(|_| Wish::SHARED | hold);
         let lapses = self.sent.map(|sent| sent.lapses);
         if (call.epoch, call.wish, call.lapses) != (epoch, wish, lapses) {
             let head = self.body.len() - r.remaining();

@@ -53,6 +53,14 @@ pub const CHANGED_MAX: usize = 1 << 17;
 pub const UNTOLD_MAX: usize = 2 * CHANGED_MAX;
 /// Programs that are owed word of one of these; beyond it the first to open it is told for the others.
 pub const OWED_MAX: usize = 256;
+/// What a mount keeps to itself of a file that it holds is told after so long at the latest.
+pub const HOLD_MS: u64 = 1_000;
+/// What cannot be told is tried again after so long.
+pub const HOLD_AGAIN_MS: u64 = 100;
+/// For what somebody waits a server has so long to take it; then it is the turn of the next.
+pub const HOLD_PATIENCE_MS: u64 = 1_000;
+/// Files that were asked for while creates were on their way; with so many creates hold nothing.
+pub const HOLDS_ASKED_MAX: usize = 1_024;
 /// Bytes read or written by one round of parallel requests.
 pub const ROUND_MAX: usize = 4 << 20;
 /// Most bytes of one copy_file_range; programs ask again for the rest.
@@ -231,8 +239,12 @@ pub struct Limits {
     pub hasty_kernel: bool,
     /// The kernel does not count evictions: see [`OLD_LOOK_MS`].
     pub old_kernel: bool,
+    /// Holds new files, which others have to ask for.
+    pub holds: bool,
     /// As [`CACHE_MAX`].
     pub cache_bytes: usize,
+    /// A fault on purpose: who asked before the answer to a create is forgotten (*holds-what-was-asked*).
+    pub canary_forgets_questions: bool,
     /// A fault on purpose: recalls refuse no grants that come behind them (*recall-overtakes-grant*).
     pub canary_forgets_recalls: bool,
     /// A fault on purpose: the time of leases counts from the answer (*keeps-lease-over-term*).
@@ -291,7 +303,9 @@ impl Default for Limits {
             names: false,
             hasty_kernel: false,
             old_kernel: false,
+            holds: false,
             cache_bytes: CACHE_MAX,
+            canary_forgets_questions: false,
             canary_forgets_recalls: false,
             canary_counts_from_answers: false,
             canary_ignores_ended: false,

@@ -169,6 +169,9 @@ pub trait Port {
     /// Something waits for [`crate::Lane::housekeeping`]: call it within [`crate::HOUSEKEEPING_SOON_MS`].
     fn work_waits(&self) {}
 
+    /// Somebody waits for a file that is held: [`crate::Lane::tell_held`] is to be called at once.
+    fn is_asked(&self) {}
+
     /// There is news for who calls [`crate::Lane::hear`], who is to look at [`Shared::nodes_to_hear`] at once: leases are held
     /// where none were, a server is to be told something, or to be asked whether it has something to tell.
     ///

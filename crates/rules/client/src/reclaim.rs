@@ -6,7 +6,7 @@ use crate::port::{Cell, MGMTD, Port};
 use crate::state::{Shards, Shared};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Incarnation, LogIndex, Millis, NodeId, ShardId, Term};
+use skep_types::{ClientId, Incarnation, Ino, LogIndex, Millis, NodeId, ShardId, Term};
 use skep_wire::Message;
 use skep_wire::meta::{OpenMode, Reclaim, ReclaimReply, Reclaimed, ReclaimedLock, Sync};
 
@@ -15,13 +15,17 @@ struct Report {
     shard: ShardId,
     term: Term,
     opens: Vec<Reclaimed>,
+    /// Of these, what is held.
+    holds: BTreeSet<Ino>,
     locks: Vec<ReclaimedLock>,
 }
 
 impl Report {
     /// The message with these parts of it.
     fn part(&self, opens: &[Reclaimed], locks: &[ReclaimedLock], last: bool) -> Reclaim {
-        Reclaim { opens: opens.to_vec(), locks: locks.to_vec(), last, term: Some(self.term) }
+        let held = opens.iter().map(|open| open.ino).filter(|ino| self.holds.contains(ino));
+        let holds = Some(held.collect::<Vec<_>>()).filter(|held| !held.is_empty());
+        Reclaim { opens: opens.to_vec(), locks: locks.to_vec(), last, term: Some(self.term), holds }
     }
 }
 
@@ -211,7 +215,10 @@ impl Shared {
         let term = self.shards.tells(shard)?;
         // Where it is the first report of a term, the shard may know these by their opens.
         self.close_all_kept_of(shard, Millis(0));
-        Some(Report { shard, term, opens: self.opens_of(shard), locks: self.locks.of_shard(shard) })
+        let opens = self.opens_of(shard);
+        let is_held = |ino: &Ino| self.inodes.get(*ino).is_some_and(|inode| inode.hold.is_some());
+        let holds = opens.iter().map(|open| open.ino).filter(is_held).collect();
+        Some(Report { shard, term, opens, holds, locks: self.locks.of_shard(shard) })
     }
 
     /// What is open on `shard`. Its change counters may have gone back with a power cut, so the next

@@ -60,7 +60,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// mgmtd. An unmount must not hang: it waits some seconds for the sync, all else is tried once.
     pub async fn detach(&self) {
         let marked: Vec<Ino> = self.shared.with(|s| {
-            s.inodes.iter().filter(|(_, inode)| inode.mark.is_some()).map(|(ino, _)| ino).collect()
+            s.inodes
+                .iter()
+                .filter(|(_, inode)| inode.mark.is_some() || inode.has_news())
+                .map(|(ino, _)| ino)
+                .collect()
         });
         if !self.shared.with(|s| s.session.is_dead()) {
             // The kernel uses nothing any more. First, for what follows may take its time.

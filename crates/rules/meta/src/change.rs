@@ -234,4 +234,12 @@ changes! {
         floor: TxnId,
         commit: bool,
     }
+    /// See [`wire::Tell`].
+    Tell = 22 {
+        ino: Ino,
+        content: Option<wire::Content>,
+        commit: Option<wire::Commit>,
+        set: SetAttr,
+        at: Timestamp,
+    }
 }

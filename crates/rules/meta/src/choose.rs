@@ -42,6 +42,17 @@ pub enum Conflict {
     Die,
 }
 
+/// Who holds a file of which the row says that somebody may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// The asker, or nobody.
+    NoOther,
+    /// Somebody else.
+    Other(ClientId),
+    /// Not everybody has told yet what he holds.
+    Unknown,
+}
+
 /// Answers an operation's questions. Each is asked at most once by an operation that writes.
 pub trait Choose {
     /// Number for a new inode.
@@ -80,6 +91,12 @@ pub trait Choose {
     fn is_coverable(&self, _: Ino) -> bool {
         false
     }
+    /// Does the asker hold the file from now on that it makes in this directory?
+    fn holds(&mut self, dir: Ino) -> bool;
+    /// Who holds a file? Not recorded: what was done waited for nobody.
+    fn holder(&self, ino: Ino) -> Holder;
+    /// Does the asker hold this file?
+    fn is_holder(&self, ino: Ino) -> bool;
     /// Is there no room for one more prepared transaction?
     fn is_full(&self) -> bool;
     /// Is it done, what its coordinator has finished long ago?
@@ -138,6 +155,14 @@ impl Choose for Recorded<'_> {
         self.0.decided.clone().ok_or_else(|| missing("list of promises"))
     }
 
+    fn holds(&mut self, _: Ino) -> bool {
+        self.0.holds.unwrap_or(false)
+    }
+
+    fn holder(&self, _: Ino) -> Holder {
+        Holder::NoOther
+    }
+
     // What is in the log was not locked.
 
     fn inode_lock(&self, _: Ino) -> Option<TxnId> {
@@ -154,6 +179,11 @@ impl Choose for Recorded<'_> {
 
     fn conflict(&self, _: Ino, _: Timestamp, _: TxnId) -> Option<Conflict> {
         None
+    }
+
+    fn is_holder(&self, _: Ino) -> bool {
+        // What is in the log was told by who did.
+        true
     }
 
     fn is_full(&self) -> bool {

@@ -15,7 +15,9 @@ use skep_types::{
 use skep_wire::meta::{MetaRequest, TxnId, TxnPromise};
 
 /// Newest semantic version of commands that this release knows.
-pub const COMMAND_LEVEL_MAX: u16 = 1;
+pub const COMMAND_LEVEL_MAX: u16 = 2;
+/// That of records about what somebody holds, each by itself, whatever level is in force.
+const LEVEL_OF_HELD: u16 = 2;
 /// Oldest one: that of records of the server as a whole, and in force until a map says more.
 pub const COMMAND_LEVEL_MIN: u16 = 1;
 
@@ -63,6 +65,8 @@ record! {
         7 => pub writers: Option<Vec<ClientId>>,
         /// The transaction over shards that this decides.
         8 => pub decided: Option<Decided>,
+        /// The client holds the new file: nobody else is told anything of it before he has told what became of it.
+        9 => pub holds: Option<bool>,
     }
 }
 
@@ -244,6 +248,15 @@ record! {
     pub struct EraTold {}
 }
 
+record! {
+    /// Nobody holds these files, and nothing was told of them.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Unheld {
+        /// The files.
+        pub inos: Vec<Ino>,
+    }
+}
+
 union! {
     /// What the server itself decides.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -278,6 +291,8 @@ union! {
         Sealed(Sealed) = 14,
         /// See [`EraTold`].
         EraTold(EraTold) = 15,
+        /// See [`Unheld`].
+        Unheld(Unheld) = 16,
     }
 }
 
@@ -316,6 +331,7 @@ pub fn encode_request(
     request: &MetaRequest,
 ) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(192);
+    let level = if matches!(request, MetaRequest::Tell(_)) { level.max(LEVEL_OF_HELD) } else { level };
     encode_head(&mut out, level, at, caller, choices);
     change::encode(request, &mut out).then_some(out)
 }
@@ -323,6 +339,7 @@ pub fn encode_request(
 /// Writes the bytes of an internal command.
 pub fn encode_internal(level: u16, at: Timestamp, internal: &Internal) -> Vec<u8> {
     let mut out = Vec::with_capacity(96);
+    let level = if matches!(internal, Internal::Unheld(_)) { level.max(LEVEL_OF_HELD) } else { level };
     encode_head(&mut out, level, at, None, &Choices::default());
     INTERNAL.encode(&mut out);
     internal.encode(&mut out);
@@ -339,13 +356,17 @@ fn encode_head(out: &mut Buffer, level: u16, at: Timestamp, caller: Option<Calle
 impl Command {
     /// Reads a command back. One of a newer level than this release knows is refused.
     pub fn decode(bytes: &[u8], shard: ShardId, index: LogIndex) -> Result<Self, StoreError> {
+        Self::decode_up_to(COMMAND_LEVEL_MAX, bytes, shard, index)
+    }
+
+    fn decode_up_to(most: u16, bytes: &[u8], shard: ShardId, index: LogIndex) -> Result<Self, StoreError> {
         let mut r = Reader::new(bytes);
         let level =
             u16::decode(&mut r).map_err(|e| corrupt(&format!("log record {index} of shard {shard}"), e))?;
-        if level > COMMAND_LEVEL_MAX {
+        if level > most {
             return Err(StoreError::Corrupt(format!(
                 "log record {index} of shard {shard} has command level {level}, this release knows up to \
-                 {COMMAND_LEVEL_MAX}; start the newer release of skep that wrote it"
+                 {most}; start the newer release of skep that wrote it"
             )));
         }
         Self::body(level, &mut r).map_err(|e| corrupt(&format!("log record {index} of shard {shard}"), e))
@@ -397,5 +418,33 @@ mod tests {
             Command::decode(&encode_internal(COMMAND_LEVEL_MIN, at, &internal), ShardId(0), LogIndex(1))
                 .unwrap();
         assert_eq!(back.action, Action::Internal(internal));
+    }
+
+    /// Goal: a release that knows level 1 only reads all records but those about what somebody holds, and of these it says
+    /// that a newer one wrote them, whatever level was in force.
+    #[test]
+    fn records_of_held_files_have_a_level_of_their_own() {
+        use skep_types::codec::Draw;
+        let at = Timestamp { secs: 5, nanos: 6 };
+        let mut refused = Vec::new();
+        let mut read = |name: &'static str, bytes: Vec<u8>| {
+            assert!(Command::decode(&bytes, ShardId(0), LogIndex(1)).is_ok());
+            match Command::decode_up_to(1, &bytes, ShardId(0), LogIndex(1)) {
+                Ok(command) => assert_eq!(command.level, 1),
+                Err(StoreError::Corrupt(text)) => {
+                    assert!(text.contains("command level 2") && text.contains("newer release"), "{text}");
+                    refused.push(name);
+                }
+                Err(e) => panic!("{e:?}"),
+            }
+        };
+        for (name, request) in change::each(Draw::FULL) {
+            read(name, encode_request(1, at, None, &Choices::default(), &request).unwrap());
+        }
+        for internal in Internal::each(Draw::FULL) {
+            let name = if matches!(internal, Internal::Unheld(_)) { "Unheld" } else { "internal" };
+            read(name, encode_internal(1, at, &internal));
+        }
+        assert_eq!(refused, ["Tell", "Unheld"]);
     }
 }

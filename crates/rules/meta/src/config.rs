@@ -63,6 +63,10 @@ pub struct Config {
     pub canary_reopens_unseen: bool,
     /// Canary for the simulator: what is moved was covered by where it is by then. Never set otherwise.
     pub canary_cover_follows: bool,
+    /// Canary for the simulator: others are answered about a file that somebody holds. Never set otherwise.
+    pub canary_asks_later: bool,
+    /// Canary for the simulator: who holds a file no longer may tell of it. Never set otherwise.
+    pub canary_takes_late_tells: bool,
 }
 
 impl Default for Config {
@@ -94,6 +98,8 @@ impl Default for Config {
             canary_row_goes: false,
             canary_reopens_unseen: false,
             canary_cover_follows: false,
+            canary_asks_later: false,
+            canary_takes_late_tells: false,
         }
     }
 }

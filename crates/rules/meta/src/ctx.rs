@@ -1,6 +1,6 @@
 //! The context in which an operation runs: rows through a transaction, time, choices.
 
-use crate::choose::{Choose, Plan};
+use crate::choose::{Choose, Holder, Plan};
 use crate::command::{Caller, Decided};
 use crate::config::HashFn;
 use crate::fail::{Fail, Need, corrupt};
@@ -9,6 +9,7 @@ use crate::limit::GRANTS_PER_ANSWER;
 use crate::row::deletion::Deletion;
 use crate::row::growth::Growth;
 use crate::row::header::{Header, Keys};
+use crate::row::inode::MAY_BE_HELD;
 use crate::row::seal::Seal;
 use crate::row::slot::{Gate, SlotRow};
 use crate::row::trim::Trim;
@@ -88,12 +89,14 @@ pub struct Done {
     pub gate: Gate,
     /// The inode that the caller has open now.
     pub opened: Option<Ino>,
+    /// He holds it, and may keep so many bytes of its content to himself.
+    pub holds: Option<u32>,
 }
 
 impl Done {
     /// With an answer.
     pub fn reply(reply: &impl Encode) -> Self {
-        Self { body: reply.to_bytes(), gate: Gate::Open, opened: None }
+        Self { body: reply.to_bytes(), gate: Gate::Open, opened: None, holds: None }
     }
 
     /// With an answer that waits.
@@ -214,7 +217,19 @@ impl<'a> Ctx<'a> {
         if inode.is_dir() {
             self.looks_at(ino);
         }
+        if inode.flags & MAY_BE_HELD != 0 {
+            self.require_not_held(ino)?;
+        }
         Ok(inode)
+    }
+
+    /// What somebody else holds is not looked at before he has told what became of it.
+    fn require_not_held(&self, ino: Ino) -> Result<(), Fail> {
+        match self.choose.holder(ino) {
+            Holder::NoOther => Ok(()),
+            Holder::Other(client) => Err(Fail::Wait(Need::Holder { ino, client })),
+            Holder::Unknown => Err(untold(ino).into()),
+        }
     }
 
     /// A directory, whose state the answer may show.
@@ -583,6 +598,11 @@ impl<'a> Ctx<'a> {
             None => inode.links.push(new),
         }
     }
+}
+
+/// Not everybody has told yet which files he holds.
+pub fn untold(ino: Ino) -> Refusal {
+    Refusal::with(Status::GRACE, format!("clients are still telling whether one of them holds file {ino}"))
 }
 
 /// The request names an inode of another shard.

@@ -5,7 +5,7 @@ use crate::row::slot::Gate;
 use crate::store::StoreError;
 use alloc::boxed::Box;
 use alloc::format;
-use skep_types::{DecodeError, Errno, LogIndex};
+use skep_types::{ClientId, DecodeError, Errno, Ino, LogIndex};
 use skep_wire::meta::TxnId;
 use skep_wire::{Refusal, Status};
 
@@ -18,6 +18,13 @@ pub enum Need {
     Durable(LogIndex),
     /// The outcome of a transaction over shards.
     Txn(TxnId),
+    /// The word of who holds a file.
+    Holder {
+        /// The file.
+        ino: Ino,
+        /// Who.
+        client: ClientId,
+    },
 }
 
 /// Why an operation did not happen. It had no effect.

@@ -69,6 +69,12 @@ pub struct Group<S: Store> {
 }
 
 impl<S: Store> Group<S> {
+    /// For tests of what is told: the client holds the file, however it was made.
+    #[cfg(test)]
+    pub fn makes_held(&mut self, ino: skep_types::Ino, client: ClientId) {
+        self.shards.get_mut(&ino.shard()).unwrap().makes_held(ino, client);
+    }
+
     /// Carries out one input. After an error the group answers nothing more: the hands end the
     /// process, and a restart replays the log.
     pub fn step(

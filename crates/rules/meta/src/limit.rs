@@ -185,6 +185,14 @@ pub const LEASES_SWEPT_PER_STEP: usize = 1_024;
 /// So many times as long as leases may be in use the row that there may be some stays when nobody wishes for any: so that who
 /// works with pauses does not have it written again and again.
 pub const LEASE_ROW_STAYS: u64 = 2;
+/// Files of one client that it holds on one shard: nobody else is told anything of them before it has told.
+pub const FILES_HELD_PER_CLIENT_MAX: usize = 1_024;
+/// The same of all clients.
+pub const FILES_HELD_MAX: usize = 65_536;
+/// So long after the end of a hold of which nothing was told its row ceases to say that there may be one, with those of others.
+pub const UNHELD_MS: u64 = 1_000;
+/// Files of which one command says so. With so many it does not wait.
+pub const UNHELD_BATCH: usize = 1_024;
 /// Leases that one answer gives.
 pub const GRANTS_PER_ANSWER: usize = 4;
 
@@ -241,6 +249,10 @@ pub struct Limits {
     pub lease_holders: usize,
     /// [`BUSY_AT`].
     pub busy_at: u64,
+    /// [`FILES_HELD_MAX`].
+    pub files_held: usize,
+    /// [`FILES_HELD_PER_CLIENT_MAX`].
+    pub files_held_per_client: usize,
     /// [`LEASE_MS_MAX`]: in a run nobody may set more, or have set it.
     pub lease_ms: u64,
 }
@@ -273,6 +285,8 @@ impl Default for Limits {
             leases_per_client: LEASES_PER_CLIENT_MAX,
             lease_holders: LEASE_HOLDERS_MAX,
             busy_at: BUSY_AT,
+            files_held: FILES_HELD_MAX,
+            files_held_per_client: FILES_HELD_PER_CLIENT_MAX,
             lease_ms: LEASE_MS_MAX,
         }
     }

@@ -27,6 +27,7 @@ mod seal;
 mod set_policy;
 mod size;
 mod switch;
+mod tell;
 mod unlink;
 mod write_inline;
 mod xattr;
@@ -67,6 +68,7 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         MetaRequest::SetXattr(m) => xattr::set(ctx, m),
         MetaRequest::ListXattr(m) => xattr::list(ctx, m),
         MetaRequest::RemoveXattr(m) => xattr::remove(ctx, m),
+        MetaRequest::Tell(m) => tell::run(ctx, m),
         MetaRequest::SetPolicy(m) => set_policy::run(ctx, m),
         MetaRequest::MakeDirOn(m) => make_dir_on::run(ctx, m),
         MetaRequest::Prepare(m) => prepare::run(ctx, m),

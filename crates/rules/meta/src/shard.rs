@@ -11,6 +11,7 @@ mod chores;
 mod deletions;
 mod ends;
 mod grace;
+mod holders;
 mod homes;
 mod lane;
 mod lend;
@@ -51,6 +52,7 @@ use chores::Chores;
 use deletions::Deletions;
 use ends::Ends;
 use grace::Grace;
+use holders::FilesHeld;
 use lane::Memories;
 use lend::{Hold, LeaseRow};
 use locks::Table as Locks;
@@ -127,6 +129,8 @@ pub struct Shard {
     dead_growths: BTreeSet<(ClientId, Slot)>,
     /// Who has, or had, something open in this session, and the record that says so.
     holders: BTreeMap<ClientId, LogIndex>,
+    /// Files that their mounts hold.
+    files_held: FilesHeld,
     /// Who may have written to chunks more than was committed, as the rows say.
     writers: BTreeSet<(Ino, ClientId)>,
     /// Files of which a writer's row says, as the term begins, that nobody knew their attributes when it was written.

@@ -77,6 +77,8 @@ pub struct Bed {
     pub wants_map: bool,
     /// Clients that wish for leases, and how often theirs have lapsed.
     pub wishes: BTreeMap<u64, u64>,
+    /// Of those, who wishes to hold what it makes.
+    pub holding: BTreeSet<u64>,
     /// The next request says that this is closed.
     pub closing: Option<Closed>,
 }
@@ -185,6 +187,7 @@ impl Bed {
             warnings: vec![],
             wants_map: false,
             wishes: BTreeMap::new(),
+            holding: BTreeSet::new(),
             closing: None,
         };
         bed.start(&[]);
@@ -444,7 +447,8 @@ impl Bed {
             node: NodeId(0),
         };
         let lapses = self.wishes.get(&who.client).copied().filter(|_| role == Role::Client);
-        let wish = lapses.map(|_| Wish::SHARED);
+        let hold = if self.holding.contains(&who.client) { Wish::HOLD } else { 0 };
+        let wish = lapses.map(|_| Wish::SHARED | hold);
         let closed = self.closing.take();
         let call = ShardCall { shard, slot: Slot(who.slot), seq: Seq(seq), epoch: 1, wish, lapses, closed };
         self.step(Input::Request(Request { reply_to: to, peer, epoch: FenceEpoch(0), call, message }));
@@ -492,8 +496,6 @@ impl Bed {
         let problems = check_invariants(self.server.store(), self.config.hash).unwrap();
         assert!(problems.is_empty(), "{problems:#?}");
     }
-
-    // What most tests need.
 
     pub fn create(&mut self, who: Who, parent: Ino, text: &str) -> Ino {
         self.try_create(who, parent, text).unwrap().attr.ino
@@ -621,6 +623,7 @@ pub fn home(message: &MetaRequest) -> ShardId {
         MetaRequest::Commit(m) => m.ino.shard(),
         MetaRequest::ReadInline(m) => m.ino.shard(),
         MetaRequest::WriteInline(m) => m.ino.shard(),
+        MetaRequest::Tell(m) => m.ino.shard(),
         MetaRequest::Grow(m) => m.ino.shard(),
         MetaRequest::Switch(m) => m.ino.shard(),
         MetaRequest::GetXattr(m) => m.ino.shard(),

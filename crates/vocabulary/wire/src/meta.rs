@@ -42,6 +42,7 @@ mod set_xattr;
 mod shape;
 mod switch;
 mod sync;
+mod tell;
 mod travel;
 mod txn;
 mod unlink;
@@ -54,7 +55,7 @@ pub use commit::Commit;
 pub use create::Create;
 pub use create_temp::CreateTemp;
 pub use drop_locks::DropLocks;
-pub use events::{Event, Events, EventsReply, TermBegun};
+pub use events::{Event, Events, EventsReply, Question, TermBegun};
 pub use found_chunk::FoundChunk;
 pub use get_attr::GetAttr;
 pub use get_lock::{GetLock, GetLockReply};
@@ -94,6 +95,7 @@ pub use shape::{
 };
 pub use switch::Switch;
 pub use sync::Sync;
+pub use tell::{Content, Tell};
 pub use travel::{AskHistory, AskHistoryReply, FetchRows, RowsReply};
 pub use txn::{
     AskOutcome, AskOutcomeReply, Decide, Prepare, PrepareReply, TxnId, TxnMade, TxnMakeDir, TxnOp,
@@ -104,5 +106,5 @@ pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, GroupStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome, FetchRows, AskHistory, Recalled }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, GroupStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome, FetchRows, AskHistory, Recalled, Tell }
 }

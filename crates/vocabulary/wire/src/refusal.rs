@@ -50,6 +50,8 @@ impl Status {
     pub const NOT_LEADER: Self = Self(4124);
     /// Nobody can be named here who answers for the shard: fetch the map ([`Refusal::view`]), look where it is.
     pub const ELSEWHERE: Self = Self(4125);
+    /// The sender does not hold the file that it tells of: it has told that before, or its hold has ended otherwise.
+    pub const NOT_HELD: Self = Self(4126);
 
     /// A Linux error as status.
     pub fn errno(errno: Errno) -> Self {
@@ -93,6 +95,7 @@ impl fmt::Display for Status {
             Self::OLD_TERM => "the shard has gone on in a later term",
             Self::NOT_LEADER => "another server leads the shard",
             Self::ELSEWHERE => "the shard is somewhere else",
+            Self::NOT_HELD => "this mount does not hold the file",
             Self::LOST_CHUNK => "a chunk file is missing or too short",
             _ => match self.as_errno() {
                 Some(errno) => return fmt::Display::fmt(&errno, f),

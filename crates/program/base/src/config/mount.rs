@@ -93,6 +93,8 @@ pub struct MountConfig {
     pub leases: Switch,
     /// Let the kernel answer for attributes and names that leases cover.
     pub kernel_answers: Switch,
+    /// Keep what becomes of new files for a moment, and tell it in one request.
+    pub hold_new_files: Switch,
     /// Memory for that.
     pub cache: Size,
 }
@@ -114,6 +116,7 @@ impl Default for MountConfig {
             request_size: Size(limits::TRANSFER_MAX as u64),
             leases: LEASES,
             kernel_answers: KERNEL_ANSWERS,
+            hold_new_files: Switch::On,
             cache: Size::mib(256),
         }
     }

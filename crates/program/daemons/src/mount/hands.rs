@@ -15,6 +15,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// The same line is written once in this time.
@@ -58,6 +59,8 @@ pub struct Hands {
     pub bell: Bell,
     /// Set before the first request, if contents are dropped.
     pub netbench: OnceLock<Netbench>,
+    /// The threads that tell what is held.
+    pub tellers: OnceLock<Vec<Thread>>,
     connections: AtomicU64,
     groups: AtomicU32,
     failures: AtomicU64,
@@ -89,6 +92,7 @@ impl Hands {
             mount_point: OnceLock::new(),
             bell: Bell::default(),
             netbench: OnceLock::new(),
+            tellers: OnceLock::new(),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),
             failures: AtomicU64::new(0),
@@ -189,6 +193,11 @@ impl Hands {
             work.waits = true;
             self.wake.notify_all();
         }
+    }
+
+    /// Something that is held is to be told.
+    pub fn is_asked(&self) {
+        self.tellers.get().into_iter().flatten().for_each(Thread::unpark);
     }
 
     /// The mount has ended: housekeeping stops.

@@ -61,6 +61,8 @@ const ATTACH_PATIENCE_MS: u64 = 10_000;
 const STOP_SLICE: Duration = Duration::from_millis(500);
 /// No lane is free for a thread that needs one: looked for again after this.
 const LANE_AGAIN_MS: u64 = 200;
+/// Threads that tell servers what is held: one that does not answer has one of them waiting.
+const TELLERS: usize = 4;
 
 /// Mounts, in the background unless told otherwise.
 pub fn run(args: &MountArgs) -> ExitCode {
@@ -163,6 +165,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let housekeeper = thread("housekeeping", move || keep(&kept, keeper, record))?;
     let syncing = hands.clone();
     let syncer = thread("sync", move || by_itself(&syncing, |lane| drive(lane.sync_closed())))?;
+    let tellers = tellers(&hands)?;
     let renewing = hands.clone();
     let renewer = thread("renewal", move || by_itself(&renewing, |lane| drive(lane.keep_alive())))?;
     let (watched, watched_hands) = (target.clone(), hands.clone());
@@ -174,7 +177,8 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     pages.end();
     renewer.thread().unpark();
     syncer.thread().unpark();
-    for thread in [housekeeper, renewer, syncer, watch, hearer] {
+    hands.is_asked();
+    for thread in [housekeeper, renewer, syncer, watch, hearer].into_iter().chain(tellers) {
         if thread.join().is_err() {
             return Err("a thread ended badly".to_owned());
         }
@@ -182,6 +186,17 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let ending = ended?;
     info!("{} ended: {ending:?}", target.display());
     Ok(())
+}
+
+/// Those that tell what is held.
+fn tellers(hands: &Arc<Hands>) -> Result<Vec<JoinHandle<()>>, String> {
+    let teller = |_| {
+        let telling = hands.clone();
+        thread("teller", move || by_itself(&telling, |lane| drive(lane.tell_held())))
+    };
+    let tellers = (0..TELLERS).map(teller).collect::<Result<Vec<_>, _>>()?;
+    let _ = hands.tellers.set(tellers.iter().map(|teller| teller.thread().clone()).collect());
+    Ok(tellers)
 }
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
@@ -193,7 +208,8 @@ fn limits(config: &MountConfig, leases: bool) -> Limits {
     let retry_ms = config.retry.duration().as_millis() as u64;
     let cache_bytes = usize::try_from(config.cache.bytes()).unwrap_or(usize::MAX);
     let validity = config.kernel_answers == config::mount::Switch::On;
-    Limits { retry_ms, leases, validity, cache_bytes, ..Limits::default() }
+    let holds = leases && config.hold_new_files == config::mount::Switch::On;
+    Limits { retry_ms, leases, validity, holds, cache_bytes, ..Limits::default() }
 }
 
 /// Does it ask for leases? Its log says so, and if not why.

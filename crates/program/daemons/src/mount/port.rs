@@ -333,6 +333,10 @@ impl Port for BlockingPort {
     fn is_lent(&self) {
         self.lane.hands.bell.ring();
     }
+
+    fn is_asked(&self) {
+        self.lane.hands.is_asked();
+    }
 }
 
 impl MountPort for BlockingPort {

@@ -106,6 +106,7 @@ impl MountPages {
             ("extended", spared.extended),
             ("open", spared.opens),
             ("read", spared.reads),
+            ("kept", spared.kept),
         ] {
             family.value(&[("what", what)], value);
         }

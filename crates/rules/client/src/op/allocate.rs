@@ -74,6 +74,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Errno::EFBIG)?;
         let result = async {
+            self.tell_first(file.ino).await?;
             let allocated = Box::pin(self.allocate(file.ino, what, offset, end));
             match what.clears() {
                 true => self.clear_past_pages(file.ino, (offset, end), allocated).await?,

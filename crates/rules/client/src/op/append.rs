@@ -37,6 +37,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         kill: bool,
         sync: bool,
     ) -> Result<usize, Refusal> {
+        self.tell_first(file.ino).await?;
         for _ in 0..STALE_ROUNDS_MAX {
             let view = self.shared.with(|s| s.write_view(file.ino));
             let Some(layout) = view.layout.clone() else {

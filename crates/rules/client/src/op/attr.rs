@@ -40,6 +40,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
+        if let Some(held) = self.shared.with(|s| s.held_attr_of_now(ino, self.port.boot())) {
+            return Ok(held);
+        }
+        self.tell_untold(ino).await;
+        let names = self.shared.with(|s| s.holds.names());
         if let Some(known) = self.known_attr(ino) {
             return Ok(known);
         }
@@ -47,7 +52,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Ok(attr);
         }
         match self.ask_attr(ino).await {
-            Ok(AttrReply { attr, live }) => self.shown(attr, live).await,
+            Ok(AttrReply { attr, live }) => {
+                let shown = self.shown(attr, live).await;
+                self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.held_as_of(names)));
+                shown
+            }
             Err(refusal) if is_gone(refusal.status) => {
                 let ghost = self.shared.with(|s| s.ghosts.get(ino).cloned());
                 ghost.ok_or(refusal)
@@ -221,6 +230,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if set.size.is_some_and(|size| size > FILE_SIZE_MAX) {
             return Err(Errno::EFBIG.into());
         }
+        if let Some(kept) = self.keep_attr(ino, &set).await? {
+            return Ok(kept);
+        }
+        self.tell_first(ino).await?;
         let cuts = set.size.is_some() && !set.grow_only;
         if cuts {
             self.announce_truncate(ino).await?;

@@ -4,27 +4,42 @@ use super::attr::is_gone;
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Mark, Shared, Telling};
+use crate::state::{Inode, Mark, News, Shared, Telling};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use skep_types::{Attr, ChunkId, Generation, Ino, Stripe, Timestamp};
 use skep_wire::meta::{AttrReply, Commit};
 use skep_wire::{Refusal, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Commits what is marked, if anything is.
+    /// Commits what is marked, if anything is, and tells what is kept of a file that is held.
     pub(crate) async fn commit(&self, ino: Ino) -> Result<(), Refusal> {
         for _ in 0..STALE_ROUNDS_MAX {
             self.settle_mark(ino).await?;
-            let known = self.shared.with(|s| {
-                let inode = s.inodes.get(ino)?;
-                Some((inode.mark, inode.cuts, inode.telling()))
-            });
-            let Some((mark, cuts, telling)) = known else { return Ok(()) };
+            if self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::has_content_to_move)) {
+                Box::pin(self.move_content(ino, 0, None)).await?;
+            }
+            self.until_told(ino).await?;
+            let Some(known) = self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.begin_commit()))
+            else {
+                return Ok(());
+            };
+            let Some((mark, cuts, telling, news)) = known else { continue };
             let result = match mark {
                 Some(mark) => {
                     let telling = telling.filter(|telling| telling.point.0 == mark.generation);
-                    self.commit_once(ino, &mark, cuts, telling).await
+                    self.commit_once(ino, &mark, cuts, telling, news).await
                 }
+                None if news.is_some() => match self.tell_news(ino, &news.unwrap_or_default()).await {
+                    Ok(()) => continue,
+                    Err(refusal) if refusal.status == Status::NOT_HELD => continue,
+                    // It has got chunks, by a growth of which nobody knows here what became.
+                    Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                        self.fetch_layout(ino).await?;
+                        continue;
+                    }
+                    told => told,
+                },
                 None => match telling.filter(|telling| !telling.held.extents.is_empty()) {
                     Some(telling) => self.commit_held(ino, telling).await,
                     None => Ok(()),
@@ -35,7 +50,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) if refusal.status == Status::CUT_SINCE => {
                     self.shared.with(|s| s.inodes.entry(ino).held_is_void());
                 }
-                Ok(()) if mark.is_some() && self.has_doubt(ino) => {}
+                Ok(()) if mark.is_some() && self.has_more(ino) => {}
+                // It was told before, by a try of which nobody knew what became; what was written since was not.
+                Err(refusal) if refusal.status == Status::NOT_HELD => {}
                 // Another mount has cut the file since: the targets tell what is left.
                 Err(refusal) if refusal.status == Status::STALE_SIZE => {
                     self.fresh_attr(ino).await?;
@@ -52,13 +69,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         mark: &Mark,
         cuts: u64,
         telling: Option<Telling>,
+        news: Option<News>,
     ) -> Result<(), Refusal> {
         let blocks = self.blocks(ino, mark.generation).await;
         let held = telling.as_ref().map(|telling| telling.held.clone());
         let Mark { size, mtime, time_sets, generation, kill_suidgid, serial, .. } = *mark;
         let message = Commit { ino, generation, size, cuts, mtime, time_sets, blocks, kill_suidgid, held };
         let truncations = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.truncations));
-        let result = self.change(ino, &message).await;
+        let result = match &news {
+            Some(news) => self.change(ino, &news.tell(ino, Some(message))).await,
+            None => self.change(ino, &message).await,
+        };
         let stale = matches!(&result, Err(refusal) if refusal.status == Status::STALE_GENERATION);
         let blind = self.shared.with(|s| s.limits.canary_keeps_layout || s.limits.canary_keeps_beliefs);
         if stale && !blind {
@@ -86,7 +107,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if let (Ok(_), Some(telling), Some(inode)) = (&result, &telling, s.inodes.get_mut(ino)) {
                 inode.told(telling);
             }
-            if let Ok(AttrReply { attr, .. }) = &result {
+            if let (Ok(AttrReply { attr, .. }), None) = (&result, &news) {
                 // It changes nothing where that time is known already (another lane has committed the same): the counter may
                 // have been moved by another mount then.
                 let is_time = |attr: &Attr| attr.mtime == mtime;
@@ -104,17 +125,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                  metadata server lost its power); its next fsync fails"
             ));
         }
+        let result = match news {
+            Some(_) => self.news_told(ino, result),
+            None => result.map(drop),
+        };
         match result {
-            Ok(_) => Ok(()),
+            Ok(()) => Ok(()),
             // There is nothing to commit: truncated meanwhile, or lost, which is recorded.
             Err(_) if stale => Ok(()),
             Err(refusal) => Err(refusal),
         }
     }
 
-    fn has_doubt(&self, ino: Ino) -> bool {
+    /// Is there something of it that was not told yet?
+    fn has_more(&self, ino: Ino) -> bool {
         self.shared
-            .with(|s| s.inodes.get(ino).and_then(|inode| inode.mark).is_some_and(|mark| mark.doubtful > 0))
+            .with(|s| s.inodes.get(ino).is_some_and(|inode| inode.mark_is_doubtful() || inode.has_news()))
     }
 
     /// Where the file was cut since something of the mark was written, the targets tell what is left of it.
@@ -185,5 +211,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Some(layout.stripes().filter_map(|(chunk, _)| inode.blocks.get(&chunk)).sum())
         })
+    }
+}
+
+/// What there is to be told of a file: writes to chunks, what chunk files hold, and what is kept of it.
+type Untold = (Option<Mark>, u64, Option<Telling>, Option<News>);
+
+impl Inode {
+    /// A lane is about to tell it. `None`: another one does.
+    fn begin_commit(&mut self) -> Option<Untold> {
+        (!self.is_being_told()).then(|| (self.mark, self.cuts, self.telling(), self.begin_telling()))
     }
 }

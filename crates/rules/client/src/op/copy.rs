@@ -116,6 +116,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn copy_counted(&self, target: &FileHandle, mut window: Window) -> Result<u64, Refusal> {
+        self.tell_content_first(window.from).await?;
+        self.tell_content_first(window.to).await?;
         for _ in 0..STALE_ROUNDS_MAX {
             let (size, source) = self.file_now(window.from).await?;
             window.len = window.len.min(size.saturating_sub(window.from_offset));
@@ -128,6 +130,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             };
             let end = window.to_offset + window.len;
+            if self.waits_for_hold(window.to, &view, end).await? {
+                continue;
+            }
             let small = layout.is_inline() && end <= u64::from(INLINE_DEFAULT);
             if source.is_inline() || small {
                 return self.copy_small(target, window, false).await;
@@ -173,7 +178,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let inode = s.inodes.get(ino)?;
             let mark = inode.mark.filter(|mark| mark.size >= end)?;
-            let told = inode.attr.as_ref().is_some_and(|attr| attr.size >= end);
+            // Of what is held nobody asks before that is told as well.
+            let told = inode.attr.as_ref().is_some_and(|attr| attr.size >= end) || inode.is_told_later();
             let telling = inode.telling().filter(|telling| telling.point.0 == mark.generation);
             Some((mark, inode.cuts, told, telling))
         });
@@ -181,7 +187,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if told {
             return Ok(true);
         }
-        match self.commit_once(ino, &mark, cuts, telling).await {
+        match self.commit_once(ino, &mark, cuts, telling, None).await {
             Err(refusal) if refusal.status == Status::CUT_SINCE => {
                 self.shared.with(|s| s.inodes.entry(ino).held_is_void());
                 Ok(false)

@@ -53,6 +53,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 if let Some(known) = self.known_entry(parent, bytes) {
                     return known.ok_or_else(|| Errno::ENOENT.into());
                 }
+                if let Some(held) = self.shared.with(|s| s.held_under(parent, bytes, self.port.boot())) {
+                    self.tell_untold(held).await;
+                }
                 let (reply, told) = self.settle_told(self.asking(parent.shard(), &message)).await;
                 let reply = reply.and_then(|reply| reply.read::<EntryReply>());
                 match &reply {
@@ -174,6 +177,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if ino.shard() != parent.shard() {
                 return Err(self.too_far("link", ino.shard(), parent.shard()));
             }
+            self.tell_first(ino).await?;
             let message = Link { ino, parent, name: name(bytes)? };
             let job = self.changing(ino, &message).and_of(parent).naming(parent, bytes);
             let (reply, told) = self.settle_told(job).await;

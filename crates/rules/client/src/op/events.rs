@@ -133,6 +133,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reply = reply.map_err(|refusal| refusal.status)?;
         let EventsReply { events, number } = reply.read().map_err(|refusal| refusal.status)?;
         let now = self.port.boot();
+        let mut asked = false;
         let waits = self.shared.with(|s| {
             // The channel is the server's, whichever shard it was asked through.
             if s.nodes.has_ended(reply.node, reply.incarnation) {
@@ -152,6 +153,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             }
             events.0.iter().for_each(|event| s.lock_ended(event));
+            for event in &events.0 {
+                if let Event::Question(question) = event
+                    && reply.client == s.client()
+                {
+                    s.is_asked_for(question);
+                    asked = true;
+                }
+            }
             // Those of kinds that this release does not know count as well.
             if reply.client == s.client() {
                 s.nodes.confirm_events(reply.node, number);
@@ -160,6 +169,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         });
         if waits {
             self.port.work_waits();
+        }
+        if asked {
+            self.port.is_asked();
         }
         Ok(())
     }
@@ -196,7 +208,7 @@ impl Shared {
 
     /// The question to `node` on which wishes wait, or of which leases are held, and the shard that it goes through.
     fn question_of_ear(&self, node: NodeId, wait_ms: u64, now: Millis) -> Option<(ShardId, Events)> {
-        let waits = !self.wished_shards(node).is_empty();
+        let waits = !self.wished_shards(node).is_empty() || self.nodes_of_holds().any(|of| of == node);
         // Leases that begin meanwhile are renewed by this answer, too.
         (waits || self.leases.asks(node))
             .then(|| self.question(node, self.patience_of_ear(node, wait_ms, now)))?
@@ -245,7 +257,7 @@ impl Shared {
         let told = self.nodes_to_report().into_iter().chain(self.nodes_to_drop());
         let asked = self.leases.nodes_asked().into_iter().chain(told);
         let asked = asked.filter(|node| self.names_channel(*node).is_some());
-        self.wished_nodes().into_iter().chain(asked).collect()
+        self.wished_nodes().into_iter().chain(self.nodes_of_holds()).chain(asked).collect()
     }
 
     /// Those for which there is one to call [`Lane::tend_waits`]: programs wait there, or have waited and are to be told.

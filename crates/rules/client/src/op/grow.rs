@@ -5,6 +5,7 @@ use super::write::StripeWrite;
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::Shared;
+use alloc::boxed::Box;
 use skep_types::{Errno, Ino, Layout};
 use skep_wire::meta::{Grow, GrowReply, LayoutReply, Switch};
 use skep_wire::storage::Owner;
@@ -22,6 +23,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// As [`Lane::grow`], if possible on the targets of `like`.
     pub(crate) async fn grow_like(&self, ino: Ino, end: u64, like: Option<Ino>) -> Result<(), Refusal> {
+        // Content that is kept would not be copied.
+        match self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.held_content().is_some())) {
+            true => Box::pin(self.move_content(ino, end, like)).await,
+            false => self.grow_now(ino, end, like).await,
+        }
+    }
+
+    pub(crate) async fn grow_now(&self, ino: Ino, end: u64, like: Option<Ino>) -> Result<(), Refusal> {
         let GrowReply { attr, layout, copy } = self.change(ino, &Grow { ino, end, like }).await?;
         let Some(copy) = copy else {
             self.grown(attr, layout);

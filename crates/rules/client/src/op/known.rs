@@ -221,6 +221,11 @@ impl Shared {
         match self.names.find(parent, era, name) {
             Found::Absent => Some(None),
             Found::There(ino, Kind::Dir, _) => self.known_attr(ino, now).map(Some),
+            Found::There(ino, kind, _)
+                if kind != Kind::Dir && self.inodes.get(ino).is_some_and(|i| i.hold.is_some()) =>
+            {
+                self.held_attr_of_now(ino, now).map(Some)
+            }
             Found::There(_, _, Some(attr)) if self.says_nothing_else(&attr) => Some(Some(attr)),
             _ => None,
         }
@@ -271,7 +276,7 @@ impl Shared {
     fn says_nothing_else(&self, attr: &Attr) -> bool {
         let is_idle = |inode: &Inode| {
             let newer = inode.attr.as_ref().is_some_and(|known| known.change > attr.change);
-            inode.mark.is_none() && !inode.is_changing() && !newer
+            inode.hold.is_none() && inode.mark.is_none() && !inode.is_changing() && !newer
         };
         self.leases.own.is_free(attr.ino) && self.inodes.get(attr.ino).is_none_or(is_idle)
     }

@@ -179,6 +179,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         // Nor of a file that has grown under the kernel's pages: it asks, and they go before.
         let attr = attr.filter(|attr| self.may_be_told(attr));
+        // Nor of one that was held, and by now may be another.
+        let now = self.port.boot();
+        let is_untold = |s: &mut Shared, ino| s.inodes.get(ino).is_some_and(|inode| inode.is_untold(now));
+        let attr = attr.filter(|attr| !self.shared.with(|s| is_untold(s, attr.ino)));
         let line = Listed {
             name: entry.name.as_bytes(),
             ino: entry.ino,

@@ -522,6 +522,6 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 #[cfg(test)]
 mod tests_doubts;

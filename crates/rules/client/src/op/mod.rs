@@ -14,6 +14,7 @@ mod covers;
 mod entry;
 mod events;
 mod grow;
+mod hold;
 mod inspect;
 mod kept;
 mod known;

@@ -66,6 +66,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn open_told(&self, ino: Ino, how: OpenHow) -> Result<Opened, Refusal> {
         if how.truncate {
+            self.tell_first(ino).await?;
             self.announce_truncate(ino).await?;
             self.shared.with(|s| s.inodes.entry(ino).truncating += 1);
         }
@@ -173,10 +174,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             open_seq,
             policy,
         };
-        let job = Job { makes_open: Some(open_seq), ..self.changing(parent, &message).naming(parent, bytes) };
+        let may_hold = self.leases && how.mode.writes();
+        let may_hold = may_hold && self.shared.with(|s| s.limits.holds && s.holds.create_begins());
+        let names = self.shared.with(|s| s.holds.names());
+        let job = self.changing(parent, &message).naming(parent, bytes);
+        let job = Job { makes_open: Some(open_seq), may_hold, ..job };
         let (reply, told) = self.settle_told(job).await;
-        let reply = reply?;
-        let open: OpenReply = reply.read()?;
+        let answer = reply.and_then(|reply| Ok((reply.read::<OpenReply>()?, reply)));
+        if may_hold {
+            let now = self.port.boot();
+            let is_first = self.shared.with(|s| s.hold_may_begin(answer.as_ref().ok(), names, now));
+            if is_first {
+                self.port.is_asked();
+            }
+        }
+        let (open, reply) = answer?;
         self.made_name(parent, bytes, Some((open.attr.ino, open.attr.kind)), told.as_deref());
         let ino = open.attr.ino;
         let overtaken = self.shared.with(|s| s.open_made(&open, how.mode, open_seq));
@@ -284,6 +296,25 @@ impl Shared {
         (wrote && is_told && !how.mode.writes()).then_some(Closed { ino, open_seq })
     }
 
+    /// A create was answered, or given up: its answer may say that this mount holds what it has made. `true`: nothing else is
+    /// held, so nobody is about to look whether it is to be told. `names`: so many own changes of names there had been when it
+    /// was sent.
+    fn hold_may_begin(&mut self, answer: Option<&(OpenReply, Reply)>, names: u64, now: Millis) -> bool {
+        let made = answer.map(|(open, _)| open.attr.ino);
+        let may_hold = self.holds.create_ends(made, self.limits.canary_forgets_questions);
+        let Some((open, reply)) = answer.filter(|(open, _)| may_hold && open.created) else { return false };
+        let ino = open.attr.ino;
+        // Of another term, or session, nobody was told that it is held.
+        let is_current = reply.stamp.term == self.shards.term(ino.shard()) && reply.client == self.client();
+        let Some(room) = reply.stamp.holds.filter(|_| is_current) else { return false };
+        let inode = self.inodes.entry(ino);
+        inode.begin_hold(room, now);
+        inode.held_as_of(names);
+        let is_first = self.holds.next_ms(now).is_none();
+        self.holds.began(ino, now);
+        is_first
+    }
+
     fn open_begins(&mut self, ino: Ino, how: OpenHow) -> Open {
         let open_seq = self.next_open_seq();
         self.closes.cancel(ino);
@@ -379,6 +410,7 @@ impl Shared {
 
     /// Its close is queued. `true`: housekeeping has new work.
     pub(crate) fn is_closed(&mut self, ino: Ino, now: Millis) -> bool {
+        self.end_hold(ino);
         let first = self.closes.is_empty();
         let open_seq = self.next_open_seq();
         self.inodes.entry(ino).open_seq = open_seq;

@@ -19,6 +19,8 @@ use skep_wire::{Message, Refusal, Status};
 enum View {
     /// Done: so many bytes came from the content kept.
     Kept(usize),
+    /// The same, from what this mount holds.
+    Held(usize),
     /// The shard must be asked.
     Unknown,
     /// The content is in the metadata, and not kept.
@@ -189,6 +191,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         for _ in 0..STALE_ROUNDS_MAX {
             match self.shared.with(|s| s.read_view(ino, offset, out, seen)) {
                 View::Kept(n) => return Ok(n),
+                View::Held(n) => {
+                    let now = self.port.boot();
+                    let is_untold =
+                        |s: &mut Shared| s.inodes.get(ino).is_some_and(|inode| inode.is_untold(now));
+                    // By now others may have changed it. If it cannot be told, this is what is known.
+                    if !self.shared.with(is_untold) || self.tell_first(ino).await.is_err() {
+                        return Ok(n);
+                    }
+                }
                 View::Unknown => {
                     self.fetch_layout(ino).await?;
                 }
@@ -368,7 +379,7 @@ impl Shared {
     /// A read goes on behind the end that is known: may another mount have moved that? (One that begins before it is answered
     /// with what is there, whether shards can be asked or not; the next one asks.)
     fn may_have_grown(&mut self, ino: Ino, offset: u64, boot: Millis) -> bool {
-        let known = self.inodes.get(ino).filter(|inode| offset >= inode.size());
+        let known = self.inodes.get(ino).filter(|inode| offset >= inode.size() && !inode.is_held(boot));
         let Some(known) = known.filter(|_| !self.limits.canary_keeps_beliefs) else { return false };
         let change = known.attr.as_ref().map_or(0, |attr| attr.change);
         self.covering(ino, boot).is_none_or(|(_, attr)| attr.change != change)
@@ -376,6 +387,9 @@ impl Shared {
 
     fn read_view(&self, ino: Ino, offset: u64, out: &mut [u8], seen: Option<u64>) -> View {
         let Some(inode) = self.inodes.get(ino) else { return View::Unknown };
+        if let Some(content) = inode.held_content() {
+            return View::Held(copy_inline(content, content.len() as u64, offset, out));
+        }
         if let (Some(inline), Some(attr)) = (&inode.inline, &inode.attr)
             && seen.is_none_or(|seen| seen <= attr.size)
         {

@@ -34,11 +34,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let Some(file) = file else { return };
         let (ino, last) = self.shared.with(|s| {
             let inode = s.inodes.entry(file.ino);
-            (file.ino, inode.uses() == 1 && inode.mark.is_some())
+            let is_last = inode.uses() == 1;
+            if is_last {
+                // What is done to it from now on is told at once.
+                inode.end_keeping();
+            }
+            (file.ino, is_last && (inode.mark.is_some() || inode.has_news()))
         });
         // Pages of a mapping may have been written after the last flush.
         if last && let Err(refusal) = self.commit(ino).await {
-            self.port.log(format_args!("size of inode {ino} not committed at its close: {refusal}"));
+            self.port.log(format_args!(
+                "inode {ino}: what became of it could not be told at its close: {refusal}"
+            ));
         }
         // `flock`, OFD locks, and what a close in the middle of a request left behind.
         for key in self.shared.with(|s| s.locks.of_handle(ino, handle)) {
@@ -46,6 +53,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Some(order) => self.drop_locks(key, order).await,
                 None => self.port.work_waits(),
             }
+        }
+        // Of two that went at once neither was the last.
+        let is_left = self.shared.with(|s| {
+            let inode = s.inodes.entry(ino);
+            inode.uses() == 1 && inode.has_news() && inode.end_keeping()
+        });
+        if is_left && let Err(refusal) = self.commit(ino).await {
+            self.port.log(format_args!(
+                "inode {ino}: what became of it could not be told at its close: {refusal}"
+            ));
         }
         let now = self.port.now();
         let (first, full) = self.shared.with(|s| {

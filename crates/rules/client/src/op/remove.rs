@@ -14,7 +14,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let message = Unlink { parent, name: name(bytes)? };
             let closed = self.close_under(parent, bytes);
             let job = self.changing(parent, &message).naming(parent, bytes).closing(closed);
+            self.shared.with(|s| s.holds.names_change());
             let (done, told) = self.settle_told(job).await;
+            self.shared.with(|s| s.holds.names_change());
             if closed.is_some() {
                 self.port.work_waits();
             }

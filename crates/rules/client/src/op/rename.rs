@@ -46,7 +46,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let job = self.changing(parent, &message).and_of(to_parent);
             let closed = if exchange { None } else { self.close_under(to_parent, to) };
             let job = job.naming(parent, from).naming(to_parent, to).closing(closed);
+            self.shared.with(|s| s.holds.names_change());
             let (done, told) = self.settle_told(job).await;
+            self.shared.with(|s| s.holds.names_change());
             if closed.is_some() {
                 self.port.work_waits();
             }

@@ -45,6 +45,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn find_in_file(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64, Refusal> {
+        self.tell_content_first(ino).await?;
         for _ in 0..STALE_ROUNDS_MAX {
             let (size, layout) = self.file_now(ino).await?;
             if offset >= size {

@@ -57,6 +57,10 @@ pub(crate) struct View {
     pub owner: Owner,
     pub truncations: u32,
     pub begun: Begun,
+    /// Content that is kept is to be in its chunks first.
+    pub moves: bool,
+    /// A lane tells what is kept: what is written then could be taken for older than a time that a program gave.
+    pub tells: bool,
 }
 
 /// How a round went.
@@ -214,6 +218,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             };
             let end = offset + data.len() as u64;
+            if self.waits_for_hold(file.ino, &view, end).await? {
+                continue;
+            }
             let round = if layout.is_inline() && end <= u64::from(INLINE_DEFAULT) {
                 self.write_inline(file.ino, offset, data, kill).await?
             } else if layout.covered() < end {
@@ -241,6 +248,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn write_inline(&self, ino: Ino, offset: u64, data: &[u8], kill: bool) -> Result<Round, Refusal> {
+        if self.keep_content(ino, offset, data).await? {
+            return Ok(Round::Written(data.len()));
+        }
+        self.tell_first(ino).await?;
         let message = WriteInline {
             append: false,
             ino,
@@ -511,7 +522,7 @@ impl Shared {
 
     pub(crate) fn write_view(&mut self, ino: Ino) -> View {
         let inode = self.inodes.entry(ino);
-        let attr = inode.attr.as_ref();
+        let attr = inode.attr.clone().map(|attr| inode.with_mark(attr));
         View {
             // Floors that are too low would let a write hide that something in front of it is lost.
             layout: inode.layout.clone().filter(|_| !inode.layout_old),
@@ -520,6 +531,8 @@ impl Shared {
                 .unwrap_or_default(),
             truncations: inode.truncations,
             begun: inode.begin(),
+            moves: inode.has_content_to_move(),
+            tells: inode.is_being_told(),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Extended attributes.
 
+use super::hold::mode_of_acl;
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::{Shared, Told};
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
-use skep_types::{Attr, Errno, Ino};
+use skep_types::{Attr, Errno, Ino, SetAttr};
 use skep_wire::Refusal;
 use skep_wire::meta::{GetXattr, ListXattr, RemoveXattr, SetXattr};
 
@@ -102,7 +103,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 return Err(Errno::E2BIG.into());
             }
             let XattrHow { create, replace, kill_sgid } = how;
+            if name.0 == ACLS[0] && !create && !replace && self.keep_acl(ino, value).await? {
+                return Ok(());
+            }
             let value = Bytes(value.to_vec());
+            self.tell_first(ino).await?;
             if ACLS.contains(&&name.0[..]) || name.0 == CAPABILITY {
                 // An own later commit must not clear what is set now: suid and sgid, capabilities.
                 self.commit(ino).await?;
@@ -119,12 +124,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
         let result = async {
             let name = checked(name)?;
+            self.tell_first(ino).await?;
             let message = RemoveXattr { ino, name };
             let (reply, told) = self.settle_told(self.changing(ino, &message)).await;
             self.xattr_changed(ino, &message.name, told.as_deref()).await;
             reply.map(drop)
         };
         self.errno(result.await)
+    }
+
+    /// Keeps an ACL that says no more than a mode does, if the file is held.
+    async fn keep_acl(&self, ino: Ino, value: &[u8]) -> Result<bool, Refusal> {
+        let mode = self.held_attr(ino).and_then(|attr| mode_of_acl(value, attr.mode));
+        let Some(mode) = mode else { return Ok(false) };
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        Ok(self.keep_attr(ino, &set).await?.is_some())
     }
 
     /// The access ACL, which kernels ask for at every step of a path.

@@ -1,10 +1,11 @@
 //! What a mount knows of files that are open, or were: bounded to 1 KiB for each (inline content,
 //! which has its own limit, apart).
 
-use super::Mark;
 use super::pages::Pages;
 use super::{Answered, Point};
+use super::{Hold, Mark};
 use crate::limits::UNCUT_MAX;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -62,6 +63,8 @@ pub struct Inode {
     pub inline: Option<Inline>,
     /// Uncommitted writes.
     pub mark: Option<Mark>,
+    /// It is new, and held by this mount.
+    pub hold: Option<Box<Hold>>,
     /// Unsynced writes, one for each target.
     pub unsynced: Vec<Unsynced>,
     /// 512-byte blocks of the chunk files written.
@@ -135,9 +138,9 @@ impl Inode {
         self.writers > 0 || self.is_changing() || self.mark.is_some()
     }
 
-    /// Nothing uncommitted, nothing unsynced.
+    /// Nothing uncommitted, nothing untold, nothing unsynced.
     pub fn is_clean(&self) -> bool {
-        self.mark.is_none() && !self.wants_sync()
+        self.mark.is_none() && !self.has_news() && !self.wants_sync()
     }
 
     /// Something is to be made durable, or to be looked at because a sync found less than was written.
@@ -153,7 +156,8 @@ impl Inode {
     /// Size as this mount knows it.
     pub fn size(&self) -> u64 {
         let committed = self.attr.as_ref().map_or(0, |attr| attr.size).max(self.live_size);
-        self.mark.map_or(committed, |mark| committed.max(mark.size))
+        let written = self.mark.map_or(committed, |mark| committed.max(mark.size));
+        self.held_content().map_or(written, |content| written.max(content.len() as u64))
     }
 
     /// What the shard said does not count any more, though it may be true: the next answer is believed whatever

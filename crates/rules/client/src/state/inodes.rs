@@ -108,6 +108,44 @@ impl Inodes {
         attr
     }
 
+    /// As [`Inodes::merge_own`] for the answer to what was told of a file that was held: nobody else can have changed it.
+    pub fn merge_told(&mut self, attr: Attr) -> Attr {
+        let (ino, change) = (attr.ino, attr.change);
+        let (mut old, mut content) = (false, None);
+        if let Some(inode) = self.table.get_mut(&ino) {
+            old = inode.layout_old;
+            content = inode.was_told();
+            inode.pages.changed_by_own(change);
+            if inode.no_capability != 0 {
+                inode.no_capability = change;
+            }
+            if let Some(inline) = &mut inode.inline {
+                inline.change = change;
+            }
+        }
+        let attr = self.merge(attr);
+        if let Some(data) = content {
+            self.set_inline(ino, Some(Inline { data, change }));
+        }
+        if let Some(inode) = self.table.get_mut(&ino) {
+            inode.layout_old = old;
+        }
+        attr
+    }
+
+    /// Nothing is held any more. Those of which something was not told.
+    pub fn take_holds(&mut self) -> Vec<Ino> {
+        let held = self.table.iter_mut().filter(|(_, inode)| inode.hold.is_some());
+        let mut lost = Vec::new();
+        for (ino, inode) in held {
+            if inode.has_news() {
+                lost.push(*ino);
+            }
+            inode.hold = None;
+        }
+        lost
+    }
+
     /// This mount wrote `data` at `offset` into inline content, which made change counter `change`.
     pub fn patch_inline(&mut self, ino: Ino, change: u64, offset: u64, data: &[u8]) {
         let Some(inline) = self.table.get_mut(&ino).and_then(|inode| inode.inline.as_mut()) else { return };
@@ -388,7 +426,7 @@ mod tests {
         assert!(inodes.len() <= IDLE_INODES_MAX);
         assert_eq!(inodes.inline_bytes, 0);
         let size = core::mem::size_of::<Inode>() + core::mem::size_of::<Attr>();
-        assert!(size <= 816, "an inode takes {size} bytes before its layout");
+        assert!(size <= 824, "an inode takes {size} bytes before its layout");
         // One that is kept open is parked no more, and goes as the oldest of those that were.
         let mut inodes = Inodes::default();
         inodes.entry(Ino(0));

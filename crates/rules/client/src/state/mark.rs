@@ -97,6 +97,7 @@ impl Inode {
         mark.kill_suidgid |= kill_suidgid;
         mark.serial = serial;
         self.wrote_last = self.wrote_last.max(mtime);
+        self.outdate_given_time();
         lost
     }
 
@@ -156,7 +157,7 @@ impl Inode {
         }
     }
 
-    /// `attr` with this mount's own uncommitted writes. Its change time is not older than that of any own write, for
+    /// `attr` with this mount's own uncommitted writes, and with what it holds. Its change time is not older than that of any own write, for
     /// programs may have been shown that: what was written can go without a commit, when the file is cut.
     pub fn with_mark(&self, mut attr: Attr) -> Attr {
         attr.ctime = attr.ctime.max(self.wrote_last);
@@ -168,7 +169,7 @@ impl Inode {
             }
             attr.blocks = attr.blocks.max(self.blocks.values().sum());
         }
-        attr
+        self.with_news(attr)
     }
 }
 

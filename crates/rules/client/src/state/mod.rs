@@ -7,6 +7,7 @@ pub(crate) mod copies;
 mod ghosts;
 mod handle;
 mod held;
+mod hold;
 mod inode;
 mod inodes;
 mod kept;
@@ -32,6 +33,7 @@ pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
+pub use hold::{Hold, Holds, News, ToTell};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
 pub use kept::{Kept, LOOKS_AT_ONCE};
@@ -88,6 +90,8 @@ pub struct Spared {
     pub opens: u64,
     /// Parts of files that had been read ahead.
     pub reads: u64,
+    /// Changes of new files that are told with others.
+    pub kept: u64,
 }
 
 /// The state of a mount.
@@ -130,6 +134,8 @@ pub struct Shared {
     pub locks: Locks,
     /// Closes to be told to shards.
     pub closes: Closes,
+    /// New files that nobody else is told of.
+    pub holds: Holds,
     /// Opens that nobody needs now, and no shard is told of.
     pub kept: Kept,
     /// Changes that are acknowledged but not known to be durable.
@@ -207,6 +213,14 @@ impl Shared {
         }
         if self.untold.is_full() {
             self.untold.make_room(&self.handles.inos());
+        }
+    }
+
+    /// The session has ended in which files were held: what was not told of them is lost.
+    fn lose_holds(&mut self) {
+        self.holds.clear();
+        for ino in self.inodes.take_holds() {
+            self.loses(ino);
         }
     }
 
@@ -293,6 +307,7 @@ impl Shared {
         // None of what the ended one had open is open any more.
         while self.close_oldest(Millis(0)) {}
         self.closes = Closes::default();
+        self.lose_holds();
         // Whose file has another generation by now, nobody knows.
         self.strays.clear();
         let handles = self.locks.take_lost();

@@ -2,6 +2,7 @@
 //! breaks when told to, and counts what it is asked.
 
 mod cluster;
+mod holds;
 pub mod leases;
 mod locks;
 pub mod shard;

@@ -3,6 +3,7 @@
 mod names;
 
 use super::attr;
+use super::holds::FakeHolds;
 use super::leases::{FakeLeases, Touched};
 use super::locks::FakeLocks;
 use super::target::Targets;
@@ -70,6 +71,9 @@ pub struct Shard {
     /// Targets that mounts called full.
     pub full: BTreeSet<TargetId>,
     pub leases: FakeLeases,
+    pub holds: FakeHolds,
+    /// Who asks, and what he wishes.
+    asker: (u64, Option<u8>),
     /// Directories that the present change touches, as its answer tells them.
     touched: Vec<Attr>,
 }
@@ -83,6 +87,7 @@ impl Shard {
     pub fn begins(&mut self) {
         self.term += 1;
         self.leases.restart();
+        self.holds.restart();
     }
 
     /// It gives leases from now on, and has a root.
@@ -107,6 +112,7 @@ impl Shard {
         let mut body = Vec::new();
         let mut stamp = ShardStamp::new(Term(self.term), LogIndex(self.index), LogIndex(self.durable));
         self.leases.stamp(&mut stamp);
+        self.holds.stamp(&mut stamp);
         stamp.keeps = self.leases.on.then_some(true);
         stamp.touched = Some(self.touched.clone()).filter(|touched| !touched.is_empty());
         stamp.encode(&mut body);
@@ -121,6 +127,12 @@ impl Shard {
         targets: &mut Targets,
     ) -> Reply {
         self.touched.clear();
+        self.holds.hears();
+        self.asker = (mount, call.wish);
+        if let Some((by, question)) = self.question(mount, request) {
+            self.locks.tell(by, question.into());
+            return Err(Status::BUSY.into());
+        }
         (self.leases.id, self.leases.term) = (self.id, self.term);
         let is_new =
             call.seq == Seq(0) || self.lanes.get(&(mount, call.slot)).is_none_or(|(seq, _)| *seq < call.seq);
@@ -161,7 +173,8 @@ impl Shard {
             let mut r = Reader::new(&body);
             let stamp = ShardStamp::decode(&mut r).unwrap();
             let rest = body[body.len() - r.remaining()..].to_vec();
-            let mut kept = ShardStamp { grants: None, keeps: None, touched: None, ..stamp }.to_bytes();
+            let mut kept =
+                ShardStamp { grants: None, keeps: None, touched: None, holds: None, ..stamp }.to_bytes();
             kept.extend(rest);
             kept
         });
@@ -169,7 +182,7 @@ impl Shard {
         reply
     }
 
-    fn file(&mut self, ino: Ino) -> Result<&mut File, Refusal> {
+    pub fn file(&mut self, ino: Ino) -> Result<&mut File, Refusal> {
         self.files.get_mut(&ino).ok_or_else(|| Errno::ENOENT.into())
     }
 
@@ -185,7 +198,7 @@ impl Shard {
         })
     }
 
-    fn attr_reply(&self, ino: Ino) -> Reply {
+    pub fn attr_reply(&self, ino: Ino) -> Reply {
         let file = self.files.get(&ino).ok_or(Refusal::from(Errno::ENOENT))?;
         let live = (self.live && !file.layout.is_inline()).then(|| file.layout.clone());
         Ok(self.stamped(&AttrReply { attr: file.attr.clone(), live }))
@@ -217,6 +230,7 @@ impl Shard {
                     !(self.claims_under_way && m.last),
                     "which locks are lost is not known to the mount yet"
                 );
+                self.holds.told_again(self.asker.0, m);
                 self.opens.extend(m.opens.iter().map(|open| (open.ino, open.open_seq)));
                 self.reserved.extend(m.opens.iter().map(|open| (open.ino, open.reserved)));
                 self.reclaims += usize::from(m.last);
@@ -261,10 +275,11 @@ impl Shard {
         if self.opens.get(&closed.ino).is_some_and(|seq| *seq < closed.open_seq) {
             self.opens.remove(&closed.ino);
             self.written.remove(&closed.ino);
+            self.holds.by.remove(&closed.ino);
         }
     }
 
-    fn change_content(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
+    pub fn change_content(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
         match request {
             MetaRequest::ChangeAttr(m) => {
                 let before = self.file(m.ino)?.attr.clone();
@@ -293,6 +308,7 @@ impl Shard {
                 self.attr_reply(m.ino)
             }
             MetaRequest::Commit(m) => self.commit(m),
+            MetaRequest::Tell(m) => self.is_told(self.asker.0, m, targets),
             MetaRequest::WriteInline(m) => self.write_inline(m),
             MetaRequest::Grow(m) => self.grow(m),
             MetaRequest::Switch(m) => {
@@ -359,6 +375,8 @@ impl Shard {
                 self.names.insert(m.name.clone(), ino);
                 self.changed(m.parent);
                 self.made(ino);
+                let (mount, wish) = self.asker;
+                self.holds.made(mount, wish, ino);
                 ino
             }
         };
@@ -402,7 +420,7 @@ impl Shard {
         Ok(self.stamped(&ReserveEndReply { offset: Some(offset), generation, trims }))
     }
 
-    fn commit(&mut self, m: &skep_wire::meta::Commit) -> Reply {
+    pub fn commit(&mut self, m: &skep_wire::meta::Commit) -> Reply {
         let file = self.file(m.ino)?;
         if file.layout.is_inline() || file.layout.generation != m.generation {
             return Err(Status::STALE_GENERATION.into());

@@ -9,9 +9,9 @@ use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use skep_types::codec::Growing;
-use skep_types::{ClientId, Encode, Incarnation, Millis, Role, ShardId, Term};
+use skep_types::{ClientId, Encode, Incarnation, Ino, Millis, Role, ShardId, Term};
 use skep_wire::Refusal;
-use skep_wire::meta::{Event, EventsReply, LockOutcome, ShardStamp, TermBegun};
+use skep_wire::meta::{Event, EventsReply, LockOutcome, Question, ShardStamp, TermBegun};
 
 /// A request that waits for an event.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +29,8 @@ struct Outbox {
     locks: usize,
     /// Tickets of those that were granted, each with the term: how often it is there.
     granted: BTreeMap<(u64, Term), usize>,
+    /// Files of which it was asked, and in which term: each is in the list once.
+    questions: BTreeMap<Ino, Term>,
     parked: Option<Parked>,
     /// When its client asked last.
     asked: Millis,
@@ -91,6 +93,19 @@ impl Events {
         let is_newer = |event: &Event| !matches!(event, Event::Term(old) if old.shard == begun.shard);
         self.outbox(client).list.retain(|(_, event)| is_newer(event));
         self.tell(client, begun.into());
+    }
+
+    /// A client that holds a file is asked what became of it. As long as it has not heard that it is asked no more.
+    pub fn ask_holder(&mut self, client: ClientId, question: Question) {
+        let outbox = self.outbox(client);
+        match outbox.questions.get(&question.ino) {
+            Some(term) if *term == question.term => return,
+            Some(_) => outbox
+                .list
+                .retain(|(_, event)| !matches!(event, Event::Question(old) if old.ino == question.ino)),
+            None => {}
+        }
+        self.tell(client, question.into());
     }
 
     /// Does the client hear what it is told: does it ask, or has it within the last `within` milliseconds?
@@ -194,12 +209,18 @@ impl Outbox {
                 *self.granted.entry(granted).or_default() += 1;
             }
         }
+        if let Event::Question(question) = &event {
+            self.questions.insert(question.ino, question.term);
+        }
         self.list.push_back((self.last, event));
     }
 
     /// Its client has heard what is numbered up to this.
     fn confirm(&mut self, received: u64) {
         while let Some((_, event)) = self.list.pop_front_if(|(number, _)| *number <= received) {
+            if let Event::Question(question) = &event {
+                self.questions.remove(&question.ino);
+            }
             let Event::Lock(outcome) = event else { continue };
             self.locks -= 1;
             if let Some(granted) = granted(&outcome)

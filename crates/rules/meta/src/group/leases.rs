@@ -352,6 +352,11 @@ impl<S: Store> Group<S> {
         self.host.leases.has_grant(client, ino, number) || self.holds_changes(ino.shard())
     }
 
+    /// Is it known here that this client holds the file? A shard that has not heard of all what they hold knows it of all.
+    pub fn knows_hold(&self, client: ClientId, ino: Ino) -> bool {
+        self.shards.get(&ino.shard()).is_some_and(|shard| shard.knows_hold(ino, client))
+    }
+
     /// Do changes of this shard wait for what was lent in an earlier term?
     pub fn holds_changes(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.held_until().is_some())

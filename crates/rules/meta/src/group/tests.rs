@@ -243,11 +243,23 @@ fn grace_and_reclaim() {
     bed.unlink(ME, Ino::ROOT, "alone").unwrap();
     assert_eq!(bed.attr(alone).unwrap().nlink, 0, "an orphan until grace ends");
     let reclaimed = Reclaimed { reserved: 0, ino: kept, mode: OpenMode::Write, open_seq: 1 };
-    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![reclaimed], last: true, term: None })
-        .unwrap();
+    bed.call(
+        ME,
+        Reclaim {
+            locks: alloc::vec::Vec::new(),
+            opens: vec![reclaimed],
+            last: true,
+            term: None,
+            holds: None,
+        },
+    )
+    .unwrap();
     assert!(bed.attr(gone).is_ok(), "client 2 has not reported");
-    bed.call(OTHER, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, term: None })
-        .unwrap();
+    bed.call(
+        OTHER,
+        Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, term: None, holds: None },
+    )
+    .unwrap();
     assert!(bed.attr(kept).is_ok());
     for ino in [gone, alone] {
         assert_eq!(bed.attr(ino).err(), Some(errno(Errno::ESTALE)));
@@ -282,7 +294,7 @@ fn grace_ends_without_reports() {
         }
         if reports {
             let opens = vec![Reclaimed { reserved: 0, ino, mode: OpenMode::Read, open_seq: 1 }];
-            bed.call(ME, Reclaim { locks: vec![], opens, last: true, term: None }).unwrap();
+            bed.call(ME, Reclaim { locks: vec![], opens, last: true, term: None, holds: None }).unwrap();
             assert!(bed.attr(ino).is_ok());
             bed.close(ME, ino, 1);
         } else {
@@ -553,14 +565,22 @@ fn eviction_recovers_sizes_over_restarts() {
     assert!(bed.call(ME, GetAttr { ino }).unwrap().live.is_some(), "grace: ask the targets");
     bed.courier_works = false;
     bed.fenced.push(2);
-    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, term: None }).unwrap();
+    bed.call(
+        ME,
+        Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, term: None, holds: None },
+    )
+    .unwrap();
     let fences = bed.fences(&[1]);
     bed.step(Input::Fences(fences));
     assert!(bed.call(ME, GetAttr { ino }).unwrap().live.is_some());
     bed.restart(&[1]);
     bed.courier_works = true;
     bed.run_courier();
-    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, term: None }).unwrap();
+    bed.call(
+        ME,
+        Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, term: None, holds: None },
+    )
+    .unwrap();
     let reply = bed.call(ME, GetAttr { ino }).unwrap();
     assert_eq!((reply.attr.size, reply.live), (5_000, None));
     bed.check();

@@ -49,7 +49,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
     Ok(Done::gated(&reply, gate))
 }
 
-fn owner_and_mode(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, set: &SetAttr) -> Result<bool, Fail> {
+/// Sets owner and mode; the inode row is written by the caller. `true`: something changed.
+pub fn owner_and_mode(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, set: &SetAttr) -> Result<bool, Fail> {
     let mut changed = false;
     if let Some(mode) = set.mode {
         chmod(ctx, ino, inode, mode)?;
@@ -69,7 +70,8 @@ fn owner_and_mode(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, set: &SetAttr)
     Ok(changed)
 }
 
-fn times(inode: &mut Inode, set: &SetAttr, at: Timestamp) -> bool {
+/// Sets times; `at` is now. `true`: something changed.
+pub fn times(inode: &mut Inode, set: &SetAttr, at: Timestamp) -> bool {
     let value = |time: SetTime| match time {
         SetTime::Now => at,
         SetTime::At(time) => time,

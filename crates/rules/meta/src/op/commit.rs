@@ -11,40 +11,47 @@ use skep_wire::meta::{AttrReply, Commit};
 
 pub fn run(ctx: &mut Ctx<'_>, m: &Commit) -> Result<Done, Fail> {
     let mut inode = ctx.file(m.ino)?;
+    let Committed { wrote, raised } = apply(ctx, &mut inode, m)?;
+    if wrote {
+        inode.wrote(m.mtime, m.time_sets, ctx.scene.at);
+    }
+    if wrote || raised {
+        ctx.put_inode(m.ino, &inode);
+    }
+    // Without the layout, of which nobody who commits asks sizes: it would have to wait for a truncate.
+    Ok(Done::reply(&AttrReply { attr: ctx.attr(m.ino, &inode)?, live: None }))
+}
+
+/// What a commit was good for.
+pub struct Committed {
+    /// It tells of writes.
+    pub wrote: bool,
+    /// It tells of more in the chunk files than was known.
+    pub raised: bool,
+}
+
+/// Takes a commit over; the inode row is written, and dated, by the caller.
+pub fn apply(ctx: &mut Ctx<'_>, inode: &mut Inode, m: &Commit) -> Result<Committed, Fail> {
     if inode.layout.is_inline() || inode.layout.generation != m.generation {
         return Err(Status::STALE_GENERATION.into());
     }
-    let raised = raise_floors(ctx, m.ino, &mut inode, m.held.as_ref())?;
+    let raised = raise_floors(ctx, m.ino, inode, m.held.as_ref())?;
     if m.held.as_ref().is_some_and(|held| held.alone) {
-        if raised {
-            ctx.put_inode(m.ino, &inode);
-        }
-        return reply(ctx, m.ino, &inode);
+        return Ok(Committed { wrote: false, raised });
     }
-    let mut changed = inode.mtime != m.mtime;
-    if size::grow(ctx, m.ino, &mut inode, m.size)? {
+    let mut wrote = inode.mtime != m.mtime;
+    if size::grow(ctx, m.ino, inode, m.size)? {
         if m.cuts < inode.cuts {
             return Err(Status::STALE_SIZE.into());
         }
-        changed = true;
+        wrote = true;
     }
     if let Some(blocks) = m.blocks.filter(|_| m.cuts >= inode.cuts) {
-        changed |= inode.blocks != blocks;
+        wrote |= inode.blocks != blocks;
         inode.blocks = blocks;
     }
-    changed |= kill_privileges(ctx, m.ino, &mut inode, m.kill_suidgid)?;
-    if changed {
-        inode.wrote(m.mtime, m.time_sets, ctx.scene.at);
-    }
-    if changed || raised {
-        ctx.put_inode(m.ino, &inode);
-    }
-    reply(ctx, m.ino, &inode)
-}
-
-/// Without the layout, of which nobody who commits asks sizes: it would have to wait for a truncate.
-fn reply(ctx: &Ctx<'_>, ino: Ino, inode: &Inode) -> Result<Done, Fail> {
-    Ok(Done::reply(&AttrReply { attr: ctx.attr(ino, inode)?, live: None }))
+    wrote |= kill_privileges(ctx, m.ino, inode, m.kill_suidgid)?;
+    Ok(Committed { wrote, raised })
 }
 
 /// Takes over what chunk files hold, unless they were cut since somebody looked: then all of the message is refused.

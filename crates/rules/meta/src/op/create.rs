@@ -6,12 +6,13 @@ use crate::choose::CutBy;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::row::Inode;
-use crate::row::inode::POLICY_IS_OWN;
+use crate::row::inode::{MAY_BE_HELD, POLICY_IS_OWN};
 use crate::row::slot::Gate;
 use crate::tree::{Place, Spot, target};
 use alloc::vec::Vec;
+use skep_types::limits::INLINE_MAX;
 use skep_types::{Errno, Ino, Kind, Mode, Policy};
-use skep_wire::meta::Create;
+use skep_wire::meta::{Create, OpenMode};
 
 pub fn run(ctx: &mut Ctx<'_>, m: &Create) -> Result<Done, Fail> {
     let mut parent = ctx.dir(m.parent)?;
@@ -27,6 +28,11 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Create) -> Result<Done, Fail> {
         born.inode.flags |= POLICY_IS_OWN;
     }
     let ino = ctx.choose.ino()?;
+    // Of what was inherited the shard and nobody else knows the rules.
+    let is_held = m.open.is_some_and(OpenMode::writes) && born.access.is_none() && ctx.choose.holds(m.parent);
+    if is_held {
+        born.inode.flags |= MAY_BE_HELD;
+    }
     let link = ctx.add(&mut parent, free, target(&m.name, ino, Kind::File))?;
     born.inode.links.push(link);
     parent.touch_content(ctx.scene.at);
@@ -34,7 +40,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Create) -> Result<Done, Fail> {
     born.put(ctx, ino)?;
     let mut reply = open_reply(ctx, ino, &born.inode)?;
     reply.created = true;
-    Ok(Done { opened: m.open.map(|_| ino), ..Done::reply(&reply) })
+    let holds = is_held.then(|| ctx.inline_limit(&born.inode).min(INLINE_MAX));
+    Ok(Done { opened: m.open.map(|_| ino), holds, ..Done::reply(&reply) })
 }
 
 fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> {

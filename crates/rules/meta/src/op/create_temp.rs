@@ -84,11 +84,17 @@ mod tests {
         let (kept, lost) = (temp(&mut bed, ME), temp(&mut bed, OTHER));
         bed.restart(&[1, 2]);
         let open = Reclaimed { ino: kept, mode: OpenMode::Write, open_seq: 1, reserved: 0 };
-        bed.call(ME, Reclaim { opens: alloc::vec![open], locks: alloc::vec![], last: true, term: None })
-            .unwrap();
+        bed.call(
+            ME,
+            Reclaim { opens: alloc::vec![open], locks: alloc::vec![], last: true, term: None, holds: None },
+        )
+        .unwrap();
         assert!(bed.attr(lost).is_ok());
-        bed.call(OTHER, Reclaim { opens: alloc::vec![], locks: alloc::vec![], last: true, term: None })
-            .unwrap();
+        bed.call(
+            OTHER,
+            Reclaim { opens: alloc::vec![], locks: alloc::vec![], last: true, term: None, holds: None },
+        )
+        .unwrap();
         assert_eq!(bed.attr(lost).err(), Some(errno(Errno::ESTALE)));
         assert!(bed.call(ME, Link { ino: kept, parent: Ino::ROOT, name: name("k") }).is_ok());
         bed.check();

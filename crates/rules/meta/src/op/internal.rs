@@ -3,7 +3,8 @@
 use super::xattr::kill_privileges;
 use super::{decide, seal};
 use crate::command::{
-    CancelGrowth, Deleted, Format, Internal, Place, Purge, Recovered, Serials, SessionGone, Trimmed, Writers,
+    CancelGrowth, Deleted, Format, Internal, Place, Purge, Recovered, Serials, SessionGone, Trimmed, Unheld,
+    Writers,
 };
 use crate::ctx::Ctx;
 use crate::fail::Fail;
@@ -11,6 +12,7 @@ use crate::key::{self, Table};
 use crate::limit::ERA_SERIALS;
 use crate::row::Inode;
 use crate::row::header::{FORMAT, Header, Terms};
+use crate::row::inode::MAY_BE_HELD;
 use alloc::vec::Vec;
 use skep_types::{Ino, Kind, ShardId};
 
@@ -34,6 +36,7 @@ pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
         Internal::SealBegun(m) => seal::begun(ctx, m),
         Internal::Sealed(m) => seal::sealed(ctx, m),
         Internal::EraTold(_) => era_told(ctx),
+        Internal::Unheld(m) => unheld(ctx, m),
     }
 }
 
@@ -93,6 +96,17 @@ fn era_told(ctx: &mut Ctx<'_>) -> Result<(), Fail> {
     let mut header = ctx.header()?;
     if header.era_untold.take().is_some() {
         ctx.put(key::header(ctx.scene.shard), &header);
+    }
+    Ok(())
+}
+
+/// Nothing but the flag: nobody is to ask again for what he knows.
+fn unheld(ctx: &mut Ctx<'_>, m: &Unheld) -> Result<(), Fail> {
+    for ino in &m.inos {
+        if let Some(mut inode) = ctx.find_inode(*ino)?.filter(|inode| inode.flags & MAY_BE_HELD != 0) {
+            inode.flags &= !MAY_BE_HELD;
+            ctx.put_inode(*ino, &inode);
+        }
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::store::StoreError;
 use alloc::vec::Vec;
 use skep_types::limits::READDIR_MAX;
 use skep_types::{Decode, Encode, Errno, Ino};
+use skep_wire::Status;
 use skep_wire::meta::{DirEntry, List, ListReply};
 
 pub fn run(ctx: &mut Ctx<'_>, m: &List) -> Result<Done, Fail> {
@@ -28,6 +29,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &List) -> Result<Done, Fail> {
                 // A truncate of it is on its way to the targets: who wants to know its size asks for it, and
                 // the listing waits for no target.
                 Err(Fail::Wait(_)) => (None, None),
+                // Nor for who holds it, or may.
+                Err(Fail::Refused(refusal)) if refusal.status == Status::GRACE => (None, None),
                 // Nobody is told of this listing. It goes on, to find all that it lacks.
                 Err(Fail::Store(StoreError::Away)) => (None, None),
                 Err(fail) => return Err(fail),

@@ -6,16 +6,15 @@ use super::xattr::kill_privileges;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::key::{self, Table};
-use skep_types::Errno;
+use crate::row::Inode;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_MAX};
+use skep_types::{Errno, Ino};
 use skep_wire::Status;
 use skep_wire::meta::WriteInline;
 
 pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
     let mut inode = ctx.file(m.ino)?;
-    if !inode.layout.is_inline() {
-        return Err(Status::STALE_GENERATION.into());
-    }
+    require_inline(&inode)?;
     let offset = if m.append { inode.size } else { m.offset };
     let data = match m.within {
         // Another mount may have cut the file since its end was looked at.
@@ -25,17 +24,39 @@ pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
         }
         _ => &m.data.0[..],
     };
+    if put(ctx, m.ino, &mut inode, offset, data, m.kill_suidgid)? {
+        inode.touch_content(ctx.scene.at);
+        ctx.put_inode(m.ino, &inode);
+    }
+    Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
+}
+
+/// Content is written inline as long as it is there.
+pub fn require_inline(inode: &Inode) -> Result<(), Fail> {
+    if inode.layout.is_inline() { Ok(()) } else { Err(Status::STALE_GENERATION.into()) }
+}
+
+/// Writes into content that is inline; the inode row is written, and dated, by the caller. `false`: there was nothing to
+/// write.
+pub fn put(
+    ctx: &mut Ctx<'_>,
+    ino: Ino,
+    inode: &mut Inode,
+    offset: u64,
+    data: &[u8],
+    kill: bool,
+) -> Result<bool, Fail> {
     let end = offset.saturating_add(data.len() as u64);
     if end > FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
     if data.is_empty() {
-        return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?));
+        return Ok(false);
     }
-    if end > u64::from(ctx.inline_limit(&inode).min(INLINE_MAX)) {
+    if end > u64::from(ctx.inline_limit(inode).min(INLINE_MAX)) {
         return Err(Status::MUST_GROW.into());
     }
-    let mut whole = content(ctx, m.ino, &inode)?;
+    let mut whole = content(ctx, ino, inode)?;
     let (from, end) = (offset as usize, end as usize);
     if whole.len() < end {
         whole.resize(end, 0);
@@ -44,11 +65,9 @@ pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
     inode.inline_len = whole.len() as u32;
     inode.inline_version += 1;
     inode.size = inode.size.max(end as u64);
-    kill_privileges(ctx, m.ino, &mut inode, m.kill_suidgid)?;
-    inode.touch_content(ctx.scene.at);
-    ctx.txn.put(key::of_ino(Table::Inline, m.ino), whole);
-    ctx.put_inode(m.ino, &inode);
-    Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
+    kill_privileges(ctx, ino, inode, kill)?;
+    ctx.txn.put(key::of_ino(Table::Inline, ino), whole);
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -17,10 +17,20 @@ pub const IS_TEMP: u32 = 1 << 4;
 pub const MTIME_GIVEN: u32 = 1 << 5;
 /// Flag of a directory: each one that is made in it gets a shard of its own. Those do not inherit it.
 pub const SPREADS: u32 = 1 << 6;
+/// Somebody may hold it: it is as its create made it, and its mount may know more. Bit 7 is kept for a later use.
+pub const MAY_BE_HELD: u32 = 1 << 8;
 /// Two flags on one bit would take a default ACL for a wish to spread.
 const _: () = {
-    let flags =
-        [POLICY_IS_OWN, HAS_ACCESS_ACL, HAS_DEFAULT_ACL, HAS_CAPABILITY, IS_TEMP, MTIME_GIVEN, SPREADS];
+    let flags = [
+        POLICY_IS_OWN,
+        HAS_ACCESS_ACL,
+        HAS_DEFAULT_ACL,
+        HAS_CAPABILITY,
+        IS_TEMP,
+        MTIME_GIVEN,
+        SPREADS,
+        MAY_BE_HELD,
+    ];
     let (mut seen, mut at) = (0, 0);
     while at < flags.len() {
         assert!(seen & flags[at] == 0);
@@ -95,6 +105,15 @@ record! {
         /// What a symbolic link points to.
         pub target: Bytes,
     }
+}
+
+fn horizon(at: Timestamp) -> Timestamp {
+    Timestamp { secs: at.secs.saturating_add(AHEAD_MAX_SECS), ..at }
+}
+
+/// A time by a client's clock, as far as it is believed at `at` by the server's.
+pub fn believed(time: Timestamp, at: Timestamp) -> Timestamp {
+    if time > horizon(at) { at } else { time }
 }
 
 impl Inode {
@@ -192,14 +211,13 @@ impl Inode {
     /// A client tells at `at` that it wrote at `time` by its own clock, when it knew of `time_sets` given times.
     /// Clients tell in any order, so the newest write counts.
     pub fn wrote(&mut self, time: Timestamp, time_sets: u64, at: Timestamp) {
-        let horizon = Timestamp { secs: at.secs.saturating_add(AHEAD_MAX_SECS), ..at };
-        let time = if time > horizon { at } else { time };
+        let time = believed(time, at);
         self.touch(at.max(time));
         let given = self.flags & MTIME_GIVEN != 0;
         if given && time_sets < self.time_sets {
             return;
         }
-        if given || self.mtime > horizon || time > self.mtime {
+        if given || self.mtime > horizon(at) || time > self.mtime {
             self.set_mtime(time);
         }
     }

@@ -126,6 +126,7 @@ impl Shard {
         self.trimming.remove(&ino);
         self.cutting.remove(&ino);
         self.ends.forget(ino);
+        self.forget_held(host, ino);
         self.locks.gone(host.now, ino);
         host.leases.gone(ino);
         self.recoveries.forget(ino, &mut host.errands);

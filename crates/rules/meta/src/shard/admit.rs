@@ -41,6 +41,7 @@ impl Shard {
             | MetaRequest::CancelLock(_)
             | MetaRequest::Events(_)
             | MetaRequest::Recalled(_)
+            | MetaRequest::Tell(_)
             | MetaRequest::ReserveEnd(_) => role == Role::Client,
             MetaRequest::Create(ref m) if m.open.is_some() => role == Role::Client,
             _ => role != Role::Server,

@@ -54,6 +54,7 @@ impl Shard {
             growths: BTreeSet::new(),
             dead_growths: BTreeSet::new(),
             holders: BTreeMap::new(),
+            files_held: FilesHeld::default(),
             hold: None,
             lease_row: None,
             writers: BTreeSet::new(),

@@ -72,12 +72,13 @@ fn behind<T>(after: Option<T>) -> (Bound<T>, Bound<T>) {
 
 impl Shard {
     /// A session is over. Its locks go at once, if they are few.
-    pub fn end_session<S: Store>(&mut self, host: &Host<S>, client: ClientId) {
+    pub fn end_session<S: Store>(&mut self, host: &mut Host<S>, client: ClientId) {
         // Whoever answers for the shard next finds it in the rows.
         if !self.acts() {
             return;
         }
         self.remembered.end(client);
+        self.end_held(host, client);
         self.unlock_some(host, client, None);
         self.chores.ended.push_back((client, Stage::Lanes));
     }

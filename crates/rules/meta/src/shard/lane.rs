@@ -180,6 +180,10 @@ impl Shard {
                 let what = match need {
                     Need::Durable(index) => For::Durable(index),
                     Need::Txn(txid) => For::Txn(txid),
+                    Need::Holder { ino, client } => {
+                        self.ask_holder(host, ino, client);
+                        For::Holder(ino)
+                    }
                     Need::Gate(Gate::Trim(gate)) => For::Trim(gate.ino, gate.id),
                     Need::Gate(Gate::Open | Gate::Durable) => For::Durable(self.last),
                 };
@@ -190,7 +194,7 @@ impl Shard {
                 self.await_rows(host, request, rows);
             }
             Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
-            Ran::Done { done, logged, tells } => {
+            Ran::Done { done, logged, mut tells } => {
                 if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message))
                     && !self.opens.open(&mut host.opens, client, ino, mode, seq)
                 {
@@ -206,6 +210,10 @@ impl Shard {
                     (_, None) => self.remember(caller, None),
                     (MetaRequest::Repair(m), Some(_)) => self.note_repair(host, m, client),
                     _ => {}
+                }
+                tells.holds = self.begin_holding(host, client, &done);
+                if let MetaRequest::Tell(m) = &request.message {
+                    self.has_told(host, m.ino, client);
                 }
                 self.release(host, request, done, logged, tells)?;
             }

@@ -104,13 +104,15 @@ impl Shard {
     /// the client's own, or comes as a request first: nobody else writes to it, and nothing is to come of it. What ends that is
     /// itself taken back before.
     pub(super) fn is_coverable_for(&self, ino: Ino, client: ClientId) -> bool {
-        self.is_settled(ino) && !self.opens.other_writers(ino, client)
+        self.is_settled(ino)
+            && !self.opens.other_writers(ino, client)
+            && self.files_held.other(ino, client).is_none()
     }
 
     /// Who but `client` may know them by such a lease? Of what somebody writes to, only who does, if he is alone with it.
     fn who_knows(&self, ino: Ino, client: ClientId) -> Knows {
         match self.opens.writers(ino)[..] {
-            _ if !self.is_settled(ino) => Knows::Nobody,
+            _ if !self.is_settled(ino) || self.files_held.has(ino) => Knows::Nobody,
             [] => Knows::Holders,
             [writer] if writer != client => Knows::Only(writer),
             _ => Knows::Nobody,
@@ -222,7 +224,7 @@ impl Shard {
     }
 
     /// Those that wait for mounts have others wait for something else: not all places are theirs.
-    fn has_no_place<S: Store>(&self, host: &Host<S>) -> Option<Ran> {
+    pub(super) fn has_no_place<S: Store>(&self, host: &Host<S>) -> Option<Ran> {
         if host.load.waits < host.config.limits.waits / 2 {
             return None;
         }
@@ -278,7 +280,7 @@ impl Shard {
         // What it was to change has changed, or will not.
         host.leases.release(to);
         let Some(client) = host.leases.wishes(to) else { return Ok(stamp) };
-        let Tells { dirs, changed } = tells;
+        let Tells { dirs, changed, holds } = tells;
         // Of a file that others write to the rows say too little: its length, and set-id bits that are not in force.
         let shown = |mut attr: Attr| {
             let is_coverable = attr.kind != Kind::Dir && self.is_coverable_for(attr.ino, client);
@@ -290,7 +292,7 @@ impl Shard {
         let touched: Vec<Attr> = changed.into_iter().filter_map(shown).collect();
         let opened = wish(&request.message).filter(|(_, seq)| self.opens.has_number(client, *seq));
         let keeps = (opened.is_some() && self.may_stay_open(host, client)).then_some(true);
-        let stamp = ShardStamp { keeps, touched: (!touched.is_empty()).then_some(touched), ..stamp };
+        let stamp = ShardStamp { holds, keeps, touched: (!touched.is_empty()).then_some(touched), ..stamp };
         let listens = host.events.listens(client, host.now, host.config.lease_ms / 2);
         if !(host.leases.may_lend(client, listens) && self.may_lend(host)?) {
             return Ok(stamp);

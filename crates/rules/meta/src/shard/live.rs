@@ -1,9 +1,10 @@
 //! Choices made live, and remembered for the log.
 
+use super::holders::FilesHeld;
 use super::opens::Opens;
 use super::serials::Serials;
 use super::txns::Locked;
-use crate::choose::{Choose, Conflict, CutBy, Plan};
+use crate::choose::{Choose, Conflict, CutBy, Holder, Plan};
 use crate::command::{Choices, Decided};
 use crate::fail::Fail;
 use crate::limit::PREPARED_MAX;
@@ -34,6 +35,12 @@ pub struct Live<'a> {
     pub sealing: &'a dyn Fn(Ino) -> bool,
     /// Inodes whose attributes the lease on their directory may cover.
     pub coverable: &'a dyn Fn(Ino) -> bool,
+    /// Files that are held.
+    pub held: &'a FilesHeld,
+    /// The canaries: others are answered about those; who holds one no longer may tell of it.
+    pub faults: (bool, bool),
+    /// Does the asker hold what it makes in this directory?
+    pub holds: &'a dyn Fn(Ino) -> bool,
     /// Layouts that are not durable.
     pub unsettled: &'a BTreeMap<Ino, LogIndex>,
     /// Shards of the same thread.
@@ -143,6 +150,22 @@ impl Choose for Live<'_> {
 
     fn is_coverable(&self, ino: Ino) -> bool {
         (self.coverable)(ino)
+    }
+
+    fn holds(&mut self, dir: Ino) -> bool {
+        let holds = (self.holds)(dir);
+        note(&mut self.choices.holds, holds)
+    }
+
+    fn holder(&self, ino: Ino) -> Holder {
+        match self.held.holder(ino, self.client, self.grace) {
+            Holder::Other(_) if self.faults.0 => Holder::NoOther,
+            holder => holder,
+        }
+    }
+
+    fn is_holder(&self, ino: Ino) -> bool {
+        self.held.is_by(ino, self.client) || self.faults.1
     }
 
     fn is_full(&self) -> bool {

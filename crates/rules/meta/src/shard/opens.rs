@@ -168,6 +168,11 @@ impl Opens {
         self.by_ino.get(&(ino, client)).is_some_and(|open| open.mode.writes() && open.seq > seq)
     }
 
+    /// Does `client` have it open for writing?
+    pub fn writes(&self, ino: Ino, client: ClientId) -> bool {
+        self.by_ino.get(&(ino, client)).is_some_and(|open| open.mode.writes())
+    }
+
     /// Does anybody have it open?
     pub fn is_open(&self, ino: Ino) -> bool {
         self.of(ino).next().is_some()

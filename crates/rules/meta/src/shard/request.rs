@@ -40,6 +40,9 @@ impl Shard {
         if request.peer.role == Role::Client {
             self.closed_beside(host, &request)?;
         }
+        if let Some(ran) = self.meets_held(host, &request)? {
+            return self.ran(host, request, None, ran, None);
+        }
         match &request.message {
             MetaRequest::Close(_) | MetaRequest::Reclaim(_) => self.opens_told(host, request),
             MetaRequest::SetLock(_)

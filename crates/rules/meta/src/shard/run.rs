@@ -63,6 +63,8 @@ pub struct Tells {
     pub dirs: Dirs,
     /// Inodes that it changed, as they are now.
     pub changed: Vec<Attr>,
+    /// The asker holds what it has made, and may keep so many bytes of its content.
+    pub holds: Option<u32>,
 }
 
 /// A run that may count.
@@ -92,13 +94,15 @@ impl Shard {
         let in_place = self.reads_in_place(host);
         let wishes = host.leases.wishes(request.reply_to).is_some();
         let (mut serials, turns) = (self.serials, host.spread.turns());
-        let (writers, sessions) = (&self.writers, &host.sessions);
+        let (writers, sessions, seals) = (&self.writers, &host.sessions, &self.seals);
         let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
-        let seals = &self.seals;
         let sealing = |ino: Ino| seals.has(ino);
         let (seats, own) = (&host.seats, host.own);
         let is_served = |seat: &ShardEntry| seat.is_led_by(own) && seat.state == ShardState::Active;
         let beside = |shard: ShardId| seats.get(&shard).is_some_and(is_served);
+        let may_hold = self.may_hold(host, request);
+        // Who has a lease on the directory, or looks at it all the time, is about to look at the file.
+        let holds = |dir: Ino| may_hold && !host.leases.notes(dir, request.peer.client, host.now);
         let mut live = Live {
             now: host.now,
             shard: self.id,
@@ -113,6 +117,9 @@ impl Shard {
             spread: &mut host.spread,
             serials: &mut serials,
             coverable: &|ino| wishes && self.is_coverable_for(ino, request.peer.client),
+            held: &self.files_held,
+            faults: (host.config.canary_asks_later, host.config.canary_takes_late_tells),
+            holds: &holds,
             txns: Locked { txns: &self.txns, own: (self.id, self.terms.last()), deciding },
             takes_strays: host.config.canary_takes_strays,
             choices: Choices::default(),
@@ -127,12 +134,8 @@ impl Shard {
         let ran = match ended {
             _ if !lacks.is_empty() => Ran::Lacks(lacks),
             Err(Fail::Refused(refusal)) => Ran::Refused(refusal, dirs),
-            Err(Fail::Wait(need)) => Ran::Wait(need),
-            Err(Fail::Transact(plan)) => {
-                let names = |known: &Known<'_>| Ok(names_of(&plan, known.is_leased));
-                let touched = self.touched_by(host, request.peer.client, None, names)?;
-                self.take_back(host, request, &touched).unwrap_or(Ran::Transact(*plan))
-            }
+            Err(Fail::Wait(need)) => self.wait_for(host, need),
+            Err(Fail::Transact(plan)) => self.transacts(host, request, *plan)?,
             Err(Fail::Store(e)) => return Err(e),
             Ok(done) if ctx.txn.is_empty() => {
                 let done = done.behind_its_gate(&ctx);
@@ -156,6 +159,18 @@ impl Shard {
             self.serials = serials;
         }
         Ok(ran)
+    }
+
+    /// Other shards have a part in it: its names are taken back before they are asked.
+    fn transacts<S: Store>(
+        &self,
+        host: &mut Host<S>,
+        request: &Request,
+        plan: Plan,
+    ) -> Result<Ran, StoreError> {
+        let names = |known: &Known<'_>| Ok(names_of(&plan, known.is_leased));
+        let touched = self.touched_by(host, request.peer.client, None, names)?;
+        Ok(self.take_back(host, request, &touched).unwrap_or(Ran::Transact(plan)))
     }
 
     /// What the run wrote goes into the log, unless others use what it changes.
@@ -196,7 +211,7 @@ impl Shard {
         if let Some(caller) = caller {
             self.remembered.forget(&caller);
         }
-        Ok(Ran::Done { done, logged: Some(self.last), tells: Tells { dirs, changed } })
+        Ok(Ran::Done { done, logged: Some(self.last), tells: Tells { dirs, changed, holds: None } })
     }
 
     /// What is fixed for the next command.

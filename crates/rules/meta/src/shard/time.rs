@@ -26,6 +26,7 @@ impl Shard {
             self.txns.deadline(),
             self.held_until(),
             self.lease_row_due(),
+            self.files_held.deadline().filter(|_| !holds_chores),
             growth,
         ]
         .into_iter()
@@ -61,6 +62,7 @@ impl Shard {
         self.end_waits(host);
         self.end_hold(host);
         self.end_lease_row(host)?;
+        self.end_unheld(host)?;
         self.tick_txns(host)?;
         let over = self.grace.expire(now);
         self.rescan_deletions(host)?;
@@ -144,7 +146,7 @@ impl Shard {
     }
 
     /// Values of the moment; those of all shards of a group are added up.
-    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 16] {
+    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 17] {
         [
             ("waiting", self.waits.len() as u64),
             ("deletions_loaded", self.deletions.len() as u64),
@@ -160,6 +162,7 @@ impl Shard {
             ("locks", self.locks.held() as u64),
             ("lock_waits", self.locks.waits() as u64),
             ("appended_files", self.ends.len() as u64),
+            ("held_files", self.files_held.len() as u64),
             ("lost_chunk_files", self.lost.len(now) as u64),
             ("lost_chunk_errors", self.lost.times()),
         ]

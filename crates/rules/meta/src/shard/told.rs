@@ -102,6 +102,7 @@ impl Shard {
             if self.opens.has(client, closed.ino) {
                 continue;
             }
+            self.tells_nothing(host, closed.ino, client);
             self.locks.close(host.now, client, closed.ino);
             if self.writers.contains(&(closed.ino, client)) {
                 done.push(closed.ino);
@@ -152,6 +153,9 @@ impl Shard {
             }
         }
         let again = self.grace.has_reported(client);
+        if !again {
+            self.reclaim_held(host, client, m)?;
+        }
         let lost = self.reclaim_locks(host, client, &m.locks, again)?;
         let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
         let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
@@ -204,7 +208,9 @@ impl Shard {
                 (m.opens.len(), 0)
             }
             MetaRequest::Reclaim(m) => {
-                self.own(m.opens.iter().map(|open| open.ino).chain(m.locks.iter().map(|claim| claim.ino)))?;
+                let held = m.holds.iter().flatten().copied();
+                let locked = m.locks.iter().map(|claim| claim.ino);
+                self.own(m.opens.iter().map(|open| open.ino).chain(locked).chain(held))?;
                 if m.term.is_some_and(|term| term != self.term()) {
                     let text =
                         "what is open was put together for another term of this shard: it is to be told anew";
@@ -212,7 +218,8 @@ impl Shard {
                 }
                 // What a repetition tells again is counted once.
                 let new = m.opens.iter().filter(|open| !self.opens.has(client, open.ino)).count();
-                (m.opens.len().max(m.locks.len()), new)
+                let held = m.holds.as_ref().map_or(0, Vec::len);
+                (m.opens.len().max(m.locks.len()).max(held), new)
             }
             _ => (0, 0),
         };

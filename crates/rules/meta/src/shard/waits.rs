@@ -23,6 +23,8 @@ pub enum For {
     Recall(u64),
     /// The end of what an earlier term has lent.
     Hold,
+    /// Who holds this file to tell what became of it.
+    Holder(Ino),
     /// Rows from the disk.
     Rows(u64),
 }
@@ -184,7 +186,8 @@ impl Waits {
         taken
     }
 
-    fn is_awaited(&self, what: For) -> bool {
+    /// Does anything wait for exactly this?
+    pub fn is_awaited(&self, what: For) -> bool {
         self.by_what.range((what, 0)..=(what, u64::MAX)).next().is_some()
     }
 

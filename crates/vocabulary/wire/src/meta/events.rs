@@ -2,7 +2,7 @@
 
 use super::{LockOutcome, Recall};
 use skep_types::codec::Growing;
-use skep_types::{ShardId, Term, record, union};
+use skep_types::{Ino, ShardId, Term, record, union};
 
 crate::message! {
     /// Waits until there is something to tell the mount, of any shard of the group that the shard in the call belongs to,
@@ -26,6 +26,19 @@ union! {
         Term(TermBegun) = 2,
         /// A shard takes back a lease, or a part of what it covers. Only who wished for leases has any.
         Recall(Recall) = 3,
+        /// Somebody waits for a file that the mount holds. Only who wished to hold files has any.
+        Question(Question) = 4,
+    }
+}
+
+record! {
+    /// A shard asks who holds a file to tell it ([`super::Tell`]), by which he ceases to hold it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Question {
+        /// The shard's term.
+        pub term: Term,
+        /// The file.
+        pub ino: Ino,
     }
 }
 

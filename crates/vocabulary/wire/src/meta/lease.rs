@@ -9,6 +9,8 @@ pub struct Wish;
 impl Wish {
     /// Shared leases.
     pub const SHARED: u8 = 1;
+    /// To hold what a create makes.
+    pub const HOLD: u8 = 2;
 }
 
 byte_enum! {

@@ -1,7 +1,7 @@
 //! `Reclaim`: tells a restarted shard what is open.
 
 use super::{Reclaimed, ReclaimedLock};
-use skep_types::{Term, record};
+use skep_types::{Ino, Term, record};
 
 crate::message! {
     /// Tells a restarted shard what is open.
@@ -16,6 +16,8 @@ crate::message! {
         /// For which term of the shard this was put together. Another one refuses it: it may have been told of closes since,
         /// or have heard a part of the report only.
         1 => pub term: Option<Term>,
+        /// Of what it has open, the files that it holds.
+        2 => pub holds: Option<alloc::vec::Vec<Ino>>,
     }
 }
 

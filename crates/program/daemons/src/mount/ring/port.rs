@@ -304,6 +304,10 @@ impl Port for RingPort {
     fn is_lent(&self) {
         self.lane.hands.bell.ring();
     }
+
+    fn is_asked(&self) {
+        self.lane.hands.is_asked();
+    }
 }
 
 impl MountPort for RingPort {

@@ -11,12 +11,12 @@ use skep_wire::Message;
 use skep_wire::meta::{Commit, Events, Reclaim};
 use skep_wire::storage::{PunchChunk, ReadChunk, StatChunks, WriteChunk};
 
-pub(super) fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
+pub(in crate::op) fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
     LockWish { owner, pid: owner as u32, space: LockSpace::Range, kind, start, last }
 }
 
 pub(super) const READ: Option<LockKind> = Some(LockKind::Read);
-pub(super) const WRITE: Option<LockKind> = Some(LockKind::Write);
+pub(in crate::op) const WRITE: Option<LockKind> = Some(LockKind::Write);
 
 pub(super) fn open(lane: &FakeLane, ino: Ino) -> Opened {
     block_on(lane.open(ino, OpenHow { ..BOTH })).unwrap()

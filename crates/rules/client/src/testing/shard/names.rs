@@ -35,6 +35,7 @@ impl Shard {
             MetaRequest::Open(m) if m.mode.writes() => entry(m.ino),
             MetaRequest::WriteInline(m) => entry(m.ino),
             MetaRequest::Commit(m) => entry(m.ino),
+            MetaRequest::Tell(m) => entry(m.ino),
             _ => Vec::new(),
         }
     }

@@ -5,6 +5,7 @@ use crate::fail::corrupt;
 use crate::key::{self, Table};
 use crate::row::Inode;
 use crate::row::entry::{Entry, Target};
+use crate::row::inode::MAY_BE_HELD;
 use crate::row::txn::{Prepared, Redo};
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::BTreeSet;
@@ -107,6 +108,9 @@ pub fn touched(store: &dyn Store, batch: &Batch, known: &Known<'_>) -> Result<To
             // As it was: what is moved was covered by the directory that it leaves.
             let Some(old) = store.get(key)? else { continue };
             let old = Inode::from_bytes(&old).map_err(|e| corrupt("inode row", e))?;
+            if is_as_before(&old, row.as_deref())? {
+                continue;
+            }
             if !old.is_dir() {
                 let new = row.as_ref().filter(|_| known.follows).map(|row| Inode::from_bytes(row));
                 let new = new.transpose().map_err(|e| corrupt("inode row", e))?;
@@ -125,6 +129,13 @@ pub fn touched(store: &dyn Store, batch: &Batch, known: &Known<'_>) -> Result<To
         }
     }
     Ok(without_what_others_say(touched))
+}
+
+/// Does nothing change but that nobody holds it any longer? What anybody knows of it is true then.
+fn is_as_before(old: &Inode, row: Option<&[u8]>) -> Result<bool, StoreError> {
+    let Some(row) = row.filter(|_| old.flags & MAY_BE_HELD != 0) else { return Ok(false) };
+    let new = Inode::from_bytes(row).map_err(|e| corrupt("inode row", e))?;
+    Ok(Inode { flags: old.flags & !MAY_BE_HELD, ..old.clone() } == new)
 }
 
 /// A name takes the attributes of the directory with it, and those of what it led to; the end of a directory takes all.

@@ -22,7 +22,7 @@ fn told(server: &Group<MemoryStore>) -> Vec<u16> {
 impl Bed {
     /// A client tells that it has nothing.
     pub(super) fn report(&mut self, who: Who) {
-        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, term: None };
+        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, term: None, holds: None };
         for shard in 0..self.shards {
             self.send_as(who, ShardId(shard), 0, nothing.clone().into());
         }
@@ -148,6 +148,7 @@ fn an_older_copy_waits_for_everybody() {
         locks: vec![ReclaimedLock { ino: file, lock: super::locking::set(file, 1, None, 1).lock, order: 1 }],
         last: true,
         term: None,
+        holds: None,
     };
     for ino in [file, gone] {
         bed.open(ME, ino, OpenMode::Write, 1).unwrap();
@@ -245,7 +246,7 @@ fn a_term_of_one_shard_is_restarted_alone() {
             who,
             ShardId(1),
             0,
-            Reclaim { opens: vec![], locks: vec![], last: true, term: None }.into(),
+            Reclaim { opens: vec![], locks: vec![], last: true, term: None, holds: None }.into(),
         );
     }
     assert_eq!(held(&mut bed, file), None, "nobody claimed it");
@@ -302,7 +303,12 @@ fn a_new_term_waits_for_holders_only() {
     bed.restart(&[1, 2]);
     let waits = |bed: &Bed| [0, 1].map(|shard| bed.server.shards[&ShardId(shard)].is_in_grace());
     assert_eq!(waits(&bed), [true, false]);
-    bed.send_as(ME, ShardId(0), 0, Reclaim { opens: vec![], locks: vec![], last: true, term: None }.into());
+    bed.send_as(
+        ME,
+        ShardId(0),
+        0,
+        Reclaim { opens: vec![], locks: vec![], last: true, term: None, holds: None }.into(),
+    );
     assert_eq!(waits(&bed), [false, false], "the other client never had anything open");
     bed.check();
     bed.fenced.push(1);

@@ -69,7 +69,7 @@ fn ends_of_sessions_and_of_grace_come_in_small_steps() {
     bed.fenced.push(NOBODY.client);
     bed.restart(&[1]);
     for shard in 0..3 {
-        let last = Reclaim { locks: vec![], opens: vec![], last: true, term: None };
+        let last = Reclaim { locks: vec![], opens: vec![], last: true, term: None, holds: None };
         bed.send_as(ME, ShardId(shard), 1_000, last.into());
     }
     while rows(&bed, Table::Orphan) == 50 {
@@ -265,7 +265,7 @@ fn opens_belong_to_sessions() {
     assert_eq!(bed.admin(wish.clone()).err(), Some(Status::ROLE));
     let open = |n| Reclaimed { reserved: 0, ino: Ino(n), mode: OpenMode::Read, open_seq: 1 };
     let opens = vec![open(5), open(6), open(7)];
-    let many = Reclaim { locks: vec![], opens, last: true, term: None };
+    let many = Reclaim { locks: vec![], opens, last: true, term: None, holds: None };
     for _ in 0..2 {
         assert!(bed.call(ME, many.clone()).is_ok(), "a limit that was lowered takes nothing away");
     }
@@ -290,7 +290,7 @@ fn a_full_server_gives_up_no_files() {
     bed.tick(1_000);
     assert!(bed.attr(ino).is_ok(), "it was purged");
     let opens = vec![Reclaimed { reserved: 0, ino, mode: OpenMode::Write, open_seq: 1 }];
-    bed.call(newcomer, Reclaim { locks: vec![], opens, last: true, term: None }).unwrap();
+    bed.call(newcomer, Reclaim { locks: vec![], opens, last: true, term: None, holds: None }).unwrap();
     bed.tick(1_000);
     assert!(bed.attr(ino).is_ok());
     bed.close(newcomer, ino, 2);
@@ -574,7 +574,7 @@ fn many_shards_begin_their_service_in_parts() {
         let is_last = begun == 20;
         assert_eq!(bed.server.is_ready(), is_last);
         assert_eq!(bed.server.next_deadline() == Some(Millis(0)), !is_last);
-        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, term: None };
+        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, term: None, holds: None };
         let to = bed.send_as(ME, ShardId(19), 0, nothing.into());
         assert_eq!(bed.reply::<ReclaimReply>(to).unwrap().err(), (!is_last).then_some(Status::NOT_READY));
         bed.server.delivered.remove(&ShardId(19));

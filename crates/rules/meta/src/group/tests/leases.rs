@@ -1,6 +1,7 @@
 //! Leases on directories: what answers lend, and what changes take back before they happen.
 
 mod cover;
+mod held;
 mod kept;
 mod rows;
 
@@ -46,14 +47,20 @@ impl Ear {
 
     /// What it is to drop.
     fn hear(&mut self, bed: &mut Bed) -> Vec<Recall> {
+        let recalls = self.hear_all(bed).into_iter().filter_map(|event| match event {
+            Event::Recall(recall) => Some(recall),
+            _ => None,
+        });
+        recalls.collect()
+    }
+
+    /// What it is to hear.
+    fn hear_all(&mut self, bed: &mut Bed) -> Vec<Event> {
         let mut heard = vec![];
         while let Some(told) = bed.reply::<EventsReply>(self.to) {
             let told = told.unwrap();
             self.received = told.number;
-            heard.extend(told.events.0.into_iter().filter_map(|event| match event {
-                Event::Recall(recall) => Some(recall),
-                _ => None,
-            }));
+            heard.extend(told.events.0);
             self.ask(bed);
         }
         heard

@@ -232,12 +232,13 @@ fn locks_are_reclaimed() {
         locks: vec![ReclaimedLock { ino, lock: lock(owner, WRITE), order: 6 }],
         last,
         term: None,
+        holds: None,
     };
     assert_eq!(bed.call(ME, claim(1, true)).unwrap().lost, None);
     assert_eq!(bed.call(OTHER, claim(2, false)).unwrap().lost, Some(claim(2, false).locks));
     assert!(bed.warnings.iter().any(|line| line.contains("client 2 lost its lock")), "{:?}", bed.warnings);
     assert_eq!(bed.call(ME, set(ino, 1, None, 2)).err(), Some(Status::GRACE));
-    bed.call(OTHER, Reclaim { opens: vec![], locks: vec![], last: true, term: None }).unwrap();
+    bed.call(OTHER, Reclaim { opens: vec![], locks: vec![], last: true, term: None, holds: None }).unwrap();
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).err(), Some(errno(Errno::EAGAIN)));
     let late = DropLocks { ino, space: LockSpace::Range, owner: 1, order: 5 };
     assert_eq!(bed.call(ME, late).err(), Some(Status::OLD_SEQUENCE), "older than what was claimed");
@@ -263,7 +264,7 @@ fn whoever_is_late_reports_first() {
     bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
     let opens = vec![Reclaimed { ino, mode: OpenMode::Write, open_seq: 1, reserved: 0 }];
     let locks = vec![ReclaimedLock { ino, lock: lock(1, WRITE), order: 6 }];
-    bed.call(ME, Reclaim { opens, locks, last: true, term: None }).unwrap();
+    bed.call(ME, Reclaim { opens, locks, last: true, term: None, holds: None }).unwrap();
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 1)).err(), Some(errno(Errno::EAGAIN)));
     bed.call(ME, drop_it).unwrap();
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).unwrap().state, LockState::Done);
@@ -280,7 +281,7 @@ fn a_report_is_for_one_term() {
     bed.restart(&[1]);
     let now = bed.term();
     bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
-    let report = |term| Reclaim { opens: vec![], locks: vec![], last: true, term: Some(term) };
+    let report = |term| Reclaim { opens: vec![], locks: vec![], last: true, term: Some(term), holds: None };
     assert_eq!(bed.call(ME, report(before)).err(), Some(Status::NOT_READY));
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 1)).err(), Some(Status::GRACE));
     bed.call(ME, report(now)).unwrap();
@@ -300,6 +301,7 @@ fn late_claims_take_nothing_again() {
             locks: vec![ReclaimedLock { ino, lock: lock(1, WRITE), order: 6 }],
             last: true,
             term: None,
+            holds: None,
         };
         bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
         for _ in 0..2 {
@@ -381,7 +383,7 @@ fn ends_are_given_once() {
     assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, NEVER)).err(), Some(Status::GRACE));
     bed.report(OTHER);
     let open = Reclaimed { ino, mode: OpenMode::Write, open_seq: 3, reserved: 40 };
-    bed.call(ME, Reclaim { opens: vec![open], locks: vec![], last: true, term: None }).unwrap();
+    bed.call(ME, Reclaim { opens: vec![open], locks: vec![], last: true, term: None, holds: None }).unwrap();
     for _ in 0..2 {
         assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, now)).unwrap().offset, None, "a look from before");
         assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, NEVER)).unwrap().offset, None, "no look since");
@@ -456,7 +458,8 @@ fn a_late_claim_is_refused_where_others_came() {
         bed.open(ME, ino, OpenMode::Write, 1).unwrap();
         bed.call(ME, set(ino, 1, None, 1)).unwrap();
         bed.restart(&[1, 2]);
-        bed.call(OTHER, Reclaim { opens: vec![], locks: vec![], last: true, term: None }).unwrap();
+        bed.call(OTHER, Reclaim { opens: vec![], locks: vec![], last: true, term: None, holds: None })
+            .unwrap();
         bed.tick(80_000);
         bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
         if others_came {
@@ -468,6 +471,7 @@ fn a_late_claim_is_refused_where_others_came() {
             locks: vec![ReclaimedLock { ino, lock: lock(1, WRITE), order: 6 }],
             last: true,
             term: None,
+            holds: None,
         };
         let lost = others_came.then(|| claim.locks.clone());
         assert_eq!(bed.call(ME, claim.clone()).unwrap().lost, lost);

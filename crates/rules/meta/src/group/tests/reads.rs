@@ -233,7 +233,7 @@ fn a_report_waits_for_its_rows() {
     let last = bed.last();
     let locks =
         vec![ReclaimedLock { ino: locked, lock: super::locking::set(locked, 1, None, 6).lock, order: 6 }];
-    let report = |opens, locks, last| Reclaim { opens, locks, last, term: None };
+    let report = |opens, locks, last| Reclaim { opens, locks, last, term: None, holds: None };
     let told = [
         bed.send(OTHER, report(opens, vec![], false)),
         bed.send(OTHER, report(vec![], locks, true)),
@@ -271,7 +271,7 @@ fn parts_of_a_report_stand_behind_each_other() {
         bed.restart(&[1, 2]);
         bed.server.store().forget();
         (bed.forgets, bed.disk_works) = (false, false);
-        let part = |last| Reclaim { opens: opens.clone(), locks: vec![], last, term: None };
+        let part = |last| Reclaim { opens: opens.clone(), locks: vec![], last, term: None, holds: None };
         let first = bed.send(OTHER, part(false));
         (bed, first, part(true))
     };

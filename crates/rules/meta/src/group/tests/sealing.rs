@@ -85,9 +85,13 @@ fn a_seal_before_service_purges_nothing() {
     bed.restart(&[1, 2]);
     assert!(bed.attr(ino).is_ok(), "client 1 has it open");
     let reclaimed = Reclaimed { reserved: 0, ino, mode: OpenMode::Write, open_seq: 1 };
-    bed.call(ME, Reclaim { locks: Vec::new(), opens: alloc::vec![reclaimed], last: true, term: None })
+    bed.call(
+        ME,
+        Reclaim { locks: Vec::new(), opens: alloc::vec![reclaimed], last: true, term: None, holds: None },
+    )
+    .unwrap();
+    bed.call(OTHER, Reclaim { locks: Vec::new(), opens: Vec::new(), last: true, term: None, holds: None })
         .unwrap();
-    bed.call(OTHER, Reclaim { locks: Vec::new(), opens: Vec::new(), last: true, term: None }).unwrap();
     assert_eq!(bed.attr(ino).unwrap().nlink, 0);
     bed.close(ME, ino, 2);
     assert!(bed.attr(ino).is_err() && !bed.deleted.is_empty());

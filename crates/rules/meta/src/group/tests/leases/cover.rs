@@ -331,7 +331,7 @@ fn what_was_written_is_covered_when_that_is_durable() {
 /// A mount reports that it has these open for writing.
 fn report_of(inos: &[Ino]) -> Reclaim {
     let open = |ino: &Ino| Reclaimed { ino: *ino, mode: OpenMode::Write, open_seq: 10, reserved: 0 };
-    Reclaim { opens: inos.iter().map(open).collect(), locks: vec![], last: true, term: None }
+    Reclaim { opens: inos.iter().map(open).collect(), locks: vec![], last: true, term: None, holds: None }
 }
 
 /// Goal: a file that somebody was about to open for writing when the term ended, and reports as open, may be known by what the

@@ -1,0 +1,312 @@
+//! New files that this mount holds: when their shards are told what became of them. See `docs/design/leases.md`, section 9.
+
+use super::attr::is_gone;
+use super::write::{Round, StripeWrite, View};
+use crate::housekeeping::is_passing;
+use crate::lane::Lane;
+use crate::limits::{HOLD_AGAIN_MS, HOLD_PATIENCE_MS, HOUSEKEEPING_MAX_MS, STALE_ROUNDS_MAX};
+use crate::port::{Cell, Port};
+use crate::state::{Found, Inode, News, Shared, ToTell};
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use skep_types::{Attr, Errno, Ino, Millis, Mode, NodeId, SetAttr};
+use skep_wire::meta::{AttrReply, Question, Tell};
+use skep_wire::{Refusal, Status};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// In front of a change that is sent at once: what was kept of the file before is told, and nothing is kept of it from now
+    /// on, so that no rule of the shard's has to be known here.
+    pub(crate) async fn tell_first(&self, ino: Ino) -> Result<(), Refusal> {
+        match self.shared.with(|s| s.inodes.get_mut(ino).is_some_and(Inode::end_keeping)) {
+            true => Box::pin(self.commit(ino)).await,
+            false => Ok(()),
+        }
+    }
+
+    /// In front of an answer about a file that was held: what is kept is told, for by now others may be shown it, and may change
+    /// it. An error is none of who looks: then what is known is shown.
+    pub(crate) async fn tell_untold(&self, ino: Ino) {
+        let now = self.port.boot();
+        if self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.is_untold(now))) {
+            let _ = self.tell_first(ino).await;
+        }
+    }
+
+    /// In front of a write to chunks: no lane tells what is kept, and content that is kept is in its chunks. `true`: it was
+    /// waited for, so the file is to be looked at again.
+    pub(crate) async fn waits_for_hold(&self, ino: Ino, view: &View, end: u64) -> Result<bool, Refusal> {
+        if view.tells {
+            self.until_told(ino).await?;
+        } else if view.moves {
+            self.grow(ino, end).await?;
+        }
+        Ok(view.tells || view.moves)
+    }
+
+    /// The same where only its content matters.
+    pub(crate) async fn tell_content_first(&self, ino: Ino) -> Result<(), Refusal> {
+        match self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.held_content().is_some())) {
+            true => self.tell_first(ino).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Attributes of a file that this mount holds: nobody else can have changed them.
+    pub(crate) fn held_attr(&self, ino: Ino) -> Option<Attr> {
+        let now = self.port.boot();
+        self.shared.with(|s| s.held_attr(ino, now))
+    }
+
+    /// Keeps a change of attributes, if the file is held and the change can be kept.
+    pub(crate) async fn keep_attr(&self, ino: Ino, set: &SetAttr) -> Result<Option<Attr>, Refusal> {
+        self.until_told(ino).await?;
+        let now = (self.port.boot(), self.port.wall());
+        Ok(self.shared.with(|s| {
+            let kept = s.inodes.get_mut(ino)?.keep_attr(set, now);
+            if kept.is_some() {
+                s.acls.forget(ino);
+                s.spared.kept += 1;
+            }
+            kept
+        }))
+    }
+
+    /// Keeps what is written, if the file is held and there is room for it.
+    pub(crate) async fn keep_content(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<bool, Refusal> {
+        self.until_told(ino).await?;
+        let now = (self.port.boot(), self.port.wall());
+        Ok(self.shared.with(|s| {
+            let is_kept = s.inodes.get_mut(ino).is_some_and(|inode| inode.keep_content(offset, data, now));
+            s.spared.kept += u64::from(is_kept);
+            is_kept
+        }))
+    }
+
+    /// No lane tells it: what is sent now comes behind that.
+    pub(crate) async fn until_told(&self, ino: Ino) -> Result<(), Refusal> {
+        let is_told = |s: &mut Shared| !s.inodes.get(ino).is_some_and(|inode| inode.is_being_told());
+        if self.shared.with(is_told) { Ok(()) } else { self.wait_until(is_told).await }
+    }
+
+    /// The file has outgrown what may be kept: its content goes to chunks, and what else is kept stays. It is in none of the
+    /// shard's, so nothing is copied there. Others of this mount who write wait.
+    pub(crate) async fn move_content(&self, ino: Ino, end: u64, like: Option<Ino>) -> Result<(), Refusal> {
+        self.until_told(ino).await?;
+        let begun = self.shared.with(|s| {
+            let inode = s.inodes.get_mut(ino)?;
+            Some((inode.begin_moving()?, inode.given_time()))
+        });
+        // Another lane has done it, or told it.
+        let Some((content, given)) = begun else { return Ok(()) };
+        let result = self.put_in_chunks(ino, &content, end, like).await;
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(ino) {
+                match result {
+                    Ok(()) => inode.was_moved(given),
+                    Err(_) => inode.was_not_told(),
+                }
+            }
+        });
+        result
+    }
+
+    async fn put_in_chunks(
+        &self,
+        ino: Ino,
+        content: &[u8],
+        end: u64,
+        like: Option<Ino>,
+    ) -> Result<(), Refusal> {
+        let content_end = content.len() as u64;
+        for _ in 0..STALE_ROUNDS_MAX {
+            let view = self.shared.with(|s| s.write_view(ino));
+            let Some(layout) = view.layout.clone() else {
+                self.fetch_layout(ino).await?;
+                continue;
+            };
+            if layout.covered() < end.max(content_end) {
+                self.grow_now(ino, end.max(content_end), like).await?;
+                continue;
+            }
+            let (owner, data) = (view.owner, content);
+            let write = StripeWrite { layout: &layout, offset: 0, data, owner, sync: false, place: None };
+            match self.write_chunks(ino, &write, &view, false).await {
+                Ok(Round::Written(n)) if n == content.len() => return Ok(()),
+                Err(refusal) => return Err(refusal),
+                Ok(_) => {}
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Err(super::unsettled(ino))
+    }
+
+    /// Tells what is kept of a file of whose chunk files there is nothing to commit.
+    pub(crate) async fn tell_news(&self, ino: Ino, news: &News) -> Result<(), Refusal> {
+        let told = self.change(ino, &news.tell(ino, None)).await;
+        self.news_told(ino, told)
+    }
+
+    /// What came of it.
+    pub(crate) fn news_told(&self, ino: Ino, told: Result<AttrReply, Refusal>) -> Result<(), Refusal> {
+        let result = self.shared.with(|s| match told {
+            Ok(AttrReply { attr, .. }) => {
+                s.acls.forget(ino);
+                s.inodes.merge_told(attr);
+                Ok(())
+            }
+            // An earlier try has told it, whose answer was lost, and nothing was kept since.
+            Err(refusal) if refusal.status == Status::NOT_HELD => {
+                if let Some(inode) = s.inodes.get_mut(ino) {
+                    inode.was_told();
+                    inode.disbelieve();
+                    inode.layout_old = true;
+                }
+                s.inodes.set_inline(ino, None);
+                Err((refusal, false))
+            }
+            Err(refusal) if is_for_good(refusal.status) => {
+                s.end_hold(ino);
+                Err((refusal, true))
+            }
+            Err(refusal) => {
+                if let Some(inode) = s.inodes.get_mut(ino) {
+                    inode.was_not_told();
+                }
+                Err((refusal, false))
+            }
+        });
+        result.map_err(|(refusal, is_lost)| {
+            if is_lost && !is_gone(refusal.status) {
+                self.port.log(format_args!(
+                    "inode {ino}: what became of it since it was made is lost, its next fsync fails: {refusal}"
+                ));
+            }
+            refusal
+        })
+    }
+
+    /// Tells what somebody waits for, and what has been held for long enough: for lanes that do nothing else, so that no request
+    /// of a program, which may wait for the same of another mount, is in their way. There are some, and one at most tells a
+    /// server something, so one that hangs lets nobody wait who asks for files of another. Says in how many milliseconds it wants
+    /// to be called again at the latest ([`Port::is_asked`] asks for it sooner).
+    pub async fn tell_held(&self) -> u64 {
+        let mut silent = BTreeSet::new();
+        while let Some(next) = self.shared.with(|s| s.next_to_tell(self.port.boot(), &silent)) {
+            let told = match next.is_asked {
+                true => self.in_time(self.tell_asked(next.ino)).await,
+                false => self.in_time(self.tell_first(next.ino)).await,
+            };
+            let is_to_tell = told.is_err_and(|refusal| !is_gone(refusal.status));
+            if is_to_tell {
+                silent.insert(next.node);
+            }
+            self.shared.with(|s| s.holds.tried(&next, is_to_tell, self.port.boot()));
+        }
+        let next = self.shared.with(|s| s.holds.next_ms(self.port.boot()));
+        if silent.is_empty() { next.unwrap_or(HOUSEKEEPING_MAX_MS) } else { HOLD_AGAIN_MS }
+    }
+
+    /// Somebody waits for it: it is told, if only that there is nothing to tell.
+    async fn tell_asked(&self, ino: Ino) -> Result<(), Refusal> {
+        self.until_told(ino).await?;
+        if self.shared.with(|s| s.inodes.get_mut(ino).is_some_and(Inode::end_keeping)) {
+            return self.commit(ino).await;
+        }
+        let nothing: Tell = News::default().tell(ino, None);
+        match self.change(ino, &nothing).await {
+            // It was told meanwhile.
+            Err(refusal) if refusal.status == Status::NOT_HELD => Ok(()),
+            told => told.map(drop),
+        }
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> T {
+        self.port.wanted_for(Some(HOLD_PATIENCE_MS));
+        let done = work.await;
+        self.port.wanted_for(None);
+        done
+    }
+}
+
+impl Shared {
+    /// The servers that may have questions about what is held.
+    pub(crate) fn nodes_of_holds(&self) -> impl Iterator<Item = NodeId> {
+        self.holds.shards().filter_map(|shard| self.map.leader(shard))
+    }
+
+    /// Attributes of a file that is held, as programs see them.
+    pub(crate) fn held_attr(&self, ino: Ino, now: Millis) -> Option<Attr> {
+        let inode = self.inodes.get(ino).filter(|inode| inode.is_held(now))?;
+        Some(inode.with_mark(inode.attr.clone()?))
+    }
+
+    /// What is to be told next, of servers to which no other lane tells something, and not of these.
+    fn next_to_tell(&mut self, now: Millis, silent: &BTreeSet<NodeId>) -> Option<ToTell> {
+        let Self { holds, map, .. } = self;
+        holds.next(now, |ino| map.leader(ino.shard()).filter(|node| !silent.contains(node)))
+    }
+
+    /// What this name leads to, if it is a file that is held.
+    pub(crate) fn held_under(&mut self, dir: Ino, name: &[u8], now: Millis) -> Option<Ino> {
+        let era = self.leases.believes(dir, now)?;
+        let Found::There(ino, ..) = self.names.find(dir, era, name) else { return None };
+        self.inodes.get(ino).is_some_and(|inode| inode.hold.is_some()).then_some(ino)
+    }
+
+    /// The same, if no own change of a name may have given it fewer names since they were told.
+    pub(crate) fn held_attr_of_now(&self, ino: Ino, now: Millis) -> Option<Attr> {
+        let is_of_now =
+            |s: &Self| s.inodes.get(ino).is_some_and(|inode| inode.is_held_as_of(s.holds.names()));
+        self.held_attr(ino, now).filter(|_| is_of_now(self))
+    }
+
+    /// A shard says that somebody waits for a file that this mount holds, or may hold when its create is answered.
+    pub(crate) fn is_asked_for(&mut self, question: &Question) {
+        let ino = question.ino;
+        let is_held = self.inodes.get_mut(ino).is_some_and(Inode::end_keeping);
+        self.holds.ask(ino, is_held);
+    }
+
+    /// No program has it open any more. `false`: something of it was not told, and is lost.
+    pub(crate) fn end_hold(&mut self, ino: Ino) -> bool {
+        let Some(inode) = self.inodes.get_mut(ino) else { return true };
+        let has_news = inode.has_news();
+        inode.hold = None;
+        if has_news {
+            self.loses(ino);
+        }
+        !has_news
+    }
+}
+
+/// Does telling it again not help?
+fn is_for_good(status: Status) -> bool {
+    let is_of_chunks = [Status::STALE_GENERATION, Status::CUT_SINCE, Status::STALE_SIZE].contains(&status);
+    let is_given_up = status.as_errno() == Some(Errno::EINTR) || status == Status::FENCED;
+    !(is_passing(status) || is_of_chunks || is_given_up)
+}
+
+/// The mode of a file with this access ACL, if that says no more than a mode does.
+pub(crate) fn mode_of_acl(value: &[u8], mode: Mode) -> Option<Mode> {
+    /// Version, and the entries of owner, group and others, each with its permissions; ids say nothing.
+    const PLAIN: [u16; 3] = [0x01, 0x04, 0x20];
+    let (version, rest) = value.split_first_chunk::<4>()?;
+    let (entries, rest) = rest.as_chunks::<8>();
+    if u32::from_le_bytes(*version) != 2 || !rest.is_empty() || entries.len() != PLAIN.len() {
+        return None;
+    }
+    let mut bits = 0;
+    for (entry, tag) in entries.iter().zip(PLAIN) {
+        let [low, high, perm, none, ..] = *entry;
+        if u16::from_le_bytes([low, high]) != tag || perm > 7 || none != 0 {
+            return None;
+        }
+        bits = bits << 3 | Mode::from(perm);
+    }
+    Some(mode & !0o777 | bits)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,402 @@
+//! New files that a mount holds: nobody else is told anything of one before its shard was told what became of it. So what
+//! programs do to it is kept here, over what the shard says, and told in one request. See `docs/design/leases.md`,
+//! section 9.
+
+use super::Inode;
+use crate::limits::{HOLD_MS, HOLDS_ASKED_MAX};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use skep_types::codec::Bytes;
+use skep_types::{Attr, Ino, Millis, Mode, NodeId, SetAttr, SetTime, ShardId, Timestamp};
+use skep_wire::meta::{Commit, Content, Tell};
+
+/// The suid and sgid bits.
+const SETID: Mode = 0o6000;
+
+/// What the shard is to be told of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct News {
+    /// All of its content.
+    content: Option<Vec<u8>>,
+    /// When that was last written to.
+    wrote: Timestamp,
+    mode: Option<Mode>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    atime: Option<Timestamp>,
+    /// Given by a program, after all that was written.
+    mtime: Option<Timestamp>,
+    /// When the last of these was changed.
+    at: Timestamp,
+}
+
+impl News {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The request that tells it, and how far chunk files were written.
+    pub fn tell(&self, ino: Ino, commit: Option<Commit>) -> Tell {
+        let content = self.content.as_ref();
+        let set = SetAttr {
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            atime: self.atime.map(SetTime::At),
+            mtime: self.mtime.map(SetTime::At),
+            ..SetAttr::default()
+        };
+        Tell {
+            ino,
+            content: content.map(|data| Content { data: Bytes(data.clone()), mtime: self.wrote }),
+            commit,
+            set,
+            at: self.at,
+        }
+    }
+
+    /// `attr` as programs of this mount see it.
+    fn over(&self, mut attr: Attr) -> Attr {
+        if let Some(content) = &self.content {
+            let len = content.len() as u64;
+            (attr.size, attr.blocks) = (attr.size.max(len), attr.blocks.max(len.div_ceil(512)));
+            attr.mtime = attr.mtime.max(self.wrote);
+        }
+        attr.mode = self.mode.unwrap_or(attr.mode);
+        attr.uid = self.uid.unwrap_or(attr.uid);
+        attr.gid = self.gid.unwrap_or(attr.gid);
+        attr.atime = self.atime.unwrap_or(attr.atime);
+        attr.mtime = self.mtime.unwrap_or(attr.mtime);
+        attr.ctime = attr.ctime.max(self.at);
+        attr
+    }
+}
+
+/// A file that is held.
+#[derive(Debug)]
+pub struct Hold {
+    /// When that was heard.
+    since: Millis,
+    /// So many bytes of its content may stay here.
+    room: usize,
+    news: News,
+    /// A lane is telling it, or brings its content to chunks.
+    is_being_told: bool,
+    /// It is to be told before anything else, or may have been told already: nothing more is kept, and nobody is answered by
+    /// what is.
+    is_ending: bool,
+    /// Its attributes were told after so many own changes of names: which files those are about is not always known.
+    names: u64,
+}
+
+impl Hold {
+    /// Is all that is so known here? For a second at most: whatever becomes of its mount, what programs are shown is not older.
+    fn is_good(&self, now: Millis) -> bool {
+        !self.is_being_told && !self.is_ending && now.since(self.since) < HOLD_MS
+    }
+}
+
+impl Inode {
+    /// Its attributes were told after so many own changes of names.
+    pub fn held_as_of(&mut self, names: u64) {
+        if let Some(hold) = &mut self.hold {
+            hold.names = names;
+        }
+    }
+
+    /// Is that as many as there were?
+    pub fn is_held_as_of(&self, names: u64) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.names == names)
+    }
+
+    /// It is held from now on.
+    pub fn begin_hold(&mut self, room: u32, now: Millis) {
+        let (room, news) = (room as usize, News::default());
+        let hold = Hold { since: now, room, news, is_being_told: false, is_ending: false, names: 0 };
+        self.hold = Some(Box::new(hold));
+    }
+
+    /// Is all that is so of it known here, and nowhere else?
+    pub fn is_held(&self, now: Millis) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.is_good(now))
+    }
+
+    /// Is it held, and to be told before anybody is answered by what is kept?
+    pub fn is_untold(&self, now: Millis) -> bool {
+        self.hold.is_some() && !self.is_held(now)
+    }
+
+    /// Is something of it to be told, which nobody else may learn otherwise?
+    pub fn has_news(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| !hold.news.is_empty())
+    }
+
+    /// Does a lane tell it now, or bring its content to chunks?
+    pub fn is_being_told(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.is_being_told)
+    }
+
+    /// Is what was written to its chunks told with all else that is kept, before anybody asks?
+    pub fn is_told_later(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| !hold.is_being_told && !hold.is_ending)
+    }
+
+    /// It has chunks, and content that is kept is not in them yet.
+    pub fn has_content_to_move(&self) -> bool {
+        self.held_content().is_some() && self.layout.as_ref().is_some_and(|layout| !layout.is_inline())
+    }
+
+    /// A lane is to bring its content to chunks; what comes of it is given to [`Inode::was_moved`] or [`Inode::was_not_told`].
+    pub fn begin_moving(&mut self) -> Option<Vec<u8>> {
+        let hold = self.hold.as_mut().filter(|hold| !hold.is_being_told)?;
+        let content = hold.news.content.clone()?;
+        hold.is_being_told = true;
+        Some(content)
+    }
+
+    /// The content is in chunks. `given`: the time that was given before, which is that of the file.
+    pub fn was_moved(&mut self, given: Option<Timestamp>) {
+        if let Some(hold) = &mut self.hold {
+            hold.is_being_told = false;
+            hold.news.content = None;
+            hold.news.mtime = given;
+        }
+    }
+
+    /// The time that a program gave, which is not told.
+    pub fn given_time(&self) -> Option<Timestamp> {
+        self.hold.as_ref().and_then(|hold| hold.news.mtime)
+    }
+
+    /// Nothing more of it is kept. `false`: it is not held.
+    pub fn end_keeping(&mut self) -> bool {
+        self.hold.as_mut().map(|hold| hold.is_ending = true).is_some()
+    }
+
+    /// A lane begins to tell it, if there is something to tell or that is waited for, and gives what came of it to
+    /// [`Inode::was_told`] or [`Inode::was_not_told`]. Whether the shard heard it may never be known, so nothing more is kept.
+    pub fn begin_telling(&mut self) -> Option<News> {
+        let hold = self.hold.as_mut().filter(|hold| hold.is_ending || !hold.news.is_empty())?;
+        debug_assert!(!hold.is_being_told, "two lanes tell it");
+        (hold.is_being_told, hold.is_ending) = (true, true);
+        Some(hold.news.clone())
+    }
+
+    /// The shard has heard it, and the mount does not hold it any more. Gives the content that was told.
+    pub fn was_told(&mut self) -> Option<Vec<u8>> {
+        self.hold.take().and_then(|hold| hold.news.content)
+    }
+
+    /// It has not: all is as before.
+    pub fn was_not_told(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.is_being_told = false;
+        }
+    }
+
+    /// What is held of its content.
+    pub fn held_content(&self) -> Option<&[u8]> {
+        self.hold.as_ref().and_then(|hold| hold.news.content.as_deref())
+    }
+
+    /// `attr` with what is held.
+    pub(super) fn with_news(&self, attr: Attr) -> Attr {
+        match &self.hold {
+            Some(hold) => hold.news.over(attr),
+            None => attr,
+        }
+    }
+
+    /// Keeps a change of attributes, if it is one that may be kept: all that has to do with rights beyond the mode (set-id
+    /// bits, ACLs, capabilities) is the shard's to decide. Gives the attributes after it.
+    pub fn keep_attr(&mut self, set: &SetAttr, (now, wall): (Millis, Timestamp)) -> Option<Attr> {
+        let attr = self.with_mark(self.attr.clone()?);
+        let hold = self.hold.as_mut().filter(|hold| hold.is_good(now))?;
+        const PLAIN: u32 = Attr::NO_ACL | Attr::NO_CAPABILITY;
+        let modes = attr.mode | set.mode.unwrap_or(0);
+        if set.size.is_some() || modes & SETID != 0 || attr.flags & PLAIN != PLAIN {
+            return None;
+        }
+        let SetAttr { mode, uid, gid, atime, mtime, .. } = *set;
+        let is_owned = mode.is_some() || uid.is_some() || gid.is_some();
+        if !is_owned && atime.is_none() && mtime.is_none() {
+            return Some(attr);
+        }
+        let time = |set: SetTime| match set {
+            SetTime::Now => wall,
+            SetTime::At(time) => time,
+        };
+        let news = &mut hold.news;
+        news.mode = mode.or(news.mode);
+        news.uid = uid.or(news.uid);
+        news.gid = gid.or(news.gid);
+        news.atime = atime.map(time).or(news.atime);
+        news.mtime = mtime.map(time).or(news.mtime);
+        news.at = attr.ctime.max(wall);
+        Some(self.with_mark(attr))
+    }
+
+    /// Keeps what is written, if all of the content is here and there is room for it.
+    pub fn keep_content(&mut self, offset: u64, data: &[u8], (now, wall): (Millis, Timestamp)) -> bool {
+        let Some(attr) = self.attr.clone().map(|attr| self.with_mark(attr)) else { return false };
+        let is_bare = attr.mode & SETID == 0 && self.mark.is_none();
+        let is_here = self.layout.as_ref().is_some_and(|layout| layout.is_inline());
+        let Some(hold) = self.hold.as_mut().filter(|hold| hold.is_good(now)) else { return false };
+        let end = offset.saturating_add(data.len() as u64);
+        let is_all = hold.news.content.is_some() || attr.size == 0;
+        if !is_bare || !is_here || !is_all || end > hold.room as u64 {
+            return false;
+        }
+        let (start, end) = (offset as usize, end as usize);
+        let news = &mut hold.news;
+        let content = news.content.get_or_insert_default();
+        if content.len() < end {
+            content.resize(end, 0);
+        }
+        content[start..end].copy_from_slice(data);
+        (news.wrote, news.mtime) = (wall, None);
+        news.at = attr.ctime.max(wall);
+        true
+    }
+
+    /// Chunks were written: a time that was given before counts no more.
+    pub(super) fn outdate_given_time(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.news.mtime = None;
+        }
+    }
+}
+
+/// A file that is to be told, and to whom.
+#[derive(Debug)]
+pub struct ToTell {
+    pub ino: Ino,
+    pub node: NodeId,
+    /// Somebody waits for it.
+    pub is_asked: bool,
+}
+
+/// Of all files: which are to be told.
+#[derive(Debug, Default)]
+pub struct Holds {
+    /// Held since, the oldest first; some are not held any more.
+    by_age: VecDeque<(Millis, Ino)>,
+    /// How many of these there are, by shard: it may have a question.
+    shards: BTreeMap<ShardId, usize>,
+    /// Somebody waits for these.
+    questions: VecDeque<Ino>,
+    /// Somebody has asked for these before it was known here that they are held, if they are: they are not.
+    asked: BTreeSet<Ino>,
+    /// Servers that are being told something.
+    telling: BTreeSet<NodeId>,
+    /// Creates on their way whose answers may give holds.
+    creating: usize,
+    /// Removals of names and renames of this mount: each counts when it is sent, and when it has been answered.
+    names: u64,
+}
+
+impl Holds {
+    /// A create is about to be sent. `false`: its answer must give no hold.
+    pub fn create_begins(&mut self) -> bool {
+        let has_room = self.asked.len() < HOLDS_ASKED_MAX;
+        self.creating += usize::from(has_room);
+        has_room
+    }
+
+    /// It was answered, or given up. With a file that it made: may that be held?
+    /// `canary`: *holds-what-was-asked*.
+    pub fn create_ends(&mut self, made: Option<Ino>, canary: bool) -> bool {
+        let may_hold = made.is_some_and(|ino| canary || !self.asked.contains(&ino));
+        self.creating = self.creating.saturating_sub(1);
+        if self.creating == 0 {
+            self.asked.clear();
+        }
+        may_hold
+    }
+
+    pub fn began(&mut self, ino: Ino, now: Millis) {
+        self.by_age.push_back((now, ino));
+        *self.shards.entry(ino.shard()).or_default() += 1;
+    }
+
+    /// Where something is held.
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> {
+        self.shards.keys().copied()
+    }
+
+    /// A name is about to be removed, or moved; or was.
+    pub fn names_change(&mut self) {
+        self.names += 1;
+    }
+
+    pub fn names(&self) -> u64 {
+        self.names
+    }
+
+    /// Somebody waits for it.
+    pub fn ask(&mut self, ino: Ino, is_held: bool) {
+        if !is_held && self.creating > 0 {
+            self.asked.insert(ino);
+        }
+        if !self.questions.contains(&ino) {
+            self.questions.push_back(ino);
+        }
+    }
+
+    /// So many are waited for.
+    pub fn asked_count(&self) -> usize {
+        self.questions.len()
+    }
+
+    /// What is to be told next: what somebody waits for first. `node`: of which server a file is, if that can be told now.
+    pub fn next(&mut self, now: Millis, node: impl Fn(Ino) -> Option<NodeId>) -> Option<ToTell> {
+        let free = |ino: &Ino| node(*ino).filter(|node| !self.telling.contains(node));
+        let asked = self.questions.iter().position(|ino| free(ino).is_some());
+        let is_old = |(since, ino): &(Millis, Ino)| now.since(*since) >= HOLD_MS && free(ino).is_some();
+        let old = if asked.is_some() { None } else { self.by_age.iter().position(is_old) };
+        let ino = match (asked, old) {
+            (Some(at), _) => self.questions.remove(at)?,
+            (None, at) => self.by_age.remove(at?)?.1,
+        };
+        if asked.is_none() {
+            self.shards.entry(ino.shard()).and_modify(|count| *count -= 1);
+            self.shards.retain(|_, count| *count > 0);
+        }
+        let node = node(ino)?;
+        self.telling.insert(node);
+        Some(ToTell { ino, node, is_asked: asked.is_some() })
+    }
+
+    /// It was told, or is to be told again.
+    pub fn tried(&mut self, tried: &ToTell, again: bool, now: Millis) {
+        self.telling.remove(&tried.node);
+        match (again, tried.is_asked) {
+            (true, true) => self.ask(tried.ino, true),
+            (true, false) => self.began(tried.ino, Millis(now.0.saturating_sub(HOLD_MS))),
+            _ => {}
+        }
+    }
+
+    /// In how many milliseconds there is one.
+    pub fn next_ms(&self, now: Millis) -> Option<u64> {
+        let (since, _) = self.by_age.front()?;
+        Some(HOLD_MS.saturating_sub(now.since(*since)).max(1))
+    }
+
+    /// Those that are held for less than [`HOLD_MS`], with some that are held no longer.
+    pub fn young(&self) -> impl Iterator<Item = Ino> {
+        self.by_age.iter().map(|(_, ino)| *ino)
+    }
+
+    /// Has somebody asked for a file of which it is not known here whether it is held?
+    pub fn is_asked_early(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// The session that held them has ended.
+    pub fn clear(&mut self) {
+        let telling = core::mem::take(&mut self.telling);
+        *self = Self { creating: self.creating, telling, names: self.names, ..Self::default() };
+    }
+}

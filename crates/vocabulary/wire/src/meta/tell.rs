@@ -1,0 +1,33 @@
+//! `Tell`: what became of a file that its mount holds.
+
+use super::{AttrReply, Commit};
+use skep_types::codec::Bytes;
+use skep_types::{Ino, SetAttr, Timestamp, record};
+
+crate::message! {
+    /// All that a mount has kept to itself of a file that it holds, in one change, as of the moments when its programs made it:
+    /// content, then the commit of its chunk files, then attributes. The mount holds the file no longer.
+    Tell = 0x0231 -> AttrReply {
+        /// The file.
+        pub ino: Ino,
+        /// All of its content, which stays in the metadata.
+        pub content: Option<Content>,
+        /// How far its chunk files were written.
+        pub commit: Option<Commit>,
+        /// Mode, owner and times.
+        pub set: SetAttr,
+        /// When the last of these was changed, by the mount's clock.
+        pub at: Timestamp,
+    }
+}
+
+record! {
+    /// Content of a small file.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Content {
+        /// From its beginning.
+        pub data: Bytes,
+        /// When it was last written to, by the mount's clock.
+        pub mtime: Timestamp,
+    }
+}
