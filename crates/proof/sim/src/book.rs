@@ -2,6 +2,7 @@
 //! state before it, and the versions of content that a power cut may bring back.
 
 use crate::drive::Open;
+use crate::gathered::{self, Gathered};
 use crate::hub::LaneId;
 use crate::verify::Adoption;
 use skep_model::{
@@ -52,6 +53,8 @@ pub struct Suspicion {
     pub touched_now: BTreeSet<Ino>,
     /// Inodes that an fsync confirmed since.
     pub intact: BTreeSet<Ino>,
+    /// Inodes that were held, and of which something was never told: what their content may be.
+    pub untold: BTreeMap<Ino, Vec<Content>>,
     /// Steps up to here are in force.
     kept: usize,
     /// The state that they led to.
@@ -85,6 +88,8 @@ pub struct Book {
     pub number: u64,
     /// Steps with a lost record that are not reckoned with so far; outlives the client.
     pub lost: BTreeSet<StepId>,
+    /// Files that its mount holds, and those of which it may not be durable what was told.
+    pub gathered: BTreeMap<Ino, Gathered>,
     /// The final comparison was good.
     pub verified: bool,
     steps: Vec<Step>,
@@ -112,6 +117,7 @@ impl Book {
             seen_cuts: 0,
             number: 0,
             lost: BTreeSet::new(),
+            gathered: BTreeMap::new(),
             verified: false,
             steps: Vec::new(),
             generator: Generator::new(seed, profile),
@@ -218,9 +224,14 @@ impl Book {
         Some(((ino(from)?, from_offset), (ino(to)?, offset), len as usize))
     }
 
-    /// What may have happened when these steps lost a record. `sure`: but for that, the step under way
-    /// ended as it must.
-    pub fn suspect(&self, lost: &BTreeSet<StepId>, sure: bool) -> Suspicion {
+    /// What may have happened when these steps lost a record, and something of `untold` was never told; of `kept` it was told
+    /// behind the loss, or will be. `sure`: but for that, the step under way ended as it must.
+    pub fn suspect(
+        &self,
+        lost: &BTreeSet<StepId>,
+        (untold, kept): (&BTreeSet<Ino>, &BTreeSet<Ino>),
+        sure: bool,
+    ) -> Suspicion {
         let mut found = Suspicion { kept: self.steps.len(), ..Suspicion::default() };
         let first = self.steps.iter().position(|step| lost.contains(&step.id));
         if let Some(first) = first {
@@ -228,7 +239,15 @@ impl Book {
             let gone = self.steps[first..].iter().filter(|step| lost.contains(&step.id));
             found.lost = gone.flat_map(|step| step.touches.iter().copied()).collect();
         }
-        let base = first.map_or(&self.fs, |first| &self.steps[first].before);
+        let mut base = first.map_or(&self.fs, |first| &self.steps[first].before).clone();
+        let until = first.map_or(u64::MAX, |first| self.steps[first].id.1);
+        for ino in kept.iter().filter(|_| first.is_some()) {
+            gathered::take_back(&mut base, *ino, &self.fs);
+        }
+        for ino in untold.iter().copied() {
+            self.take_back(&mut base, ino, until, &mut found);
+        }
+        let base = &base;
         found.base = Some(base.clone());
         let Some(now) = &self.now else {
             found.candidates = vec![base.clone()];
@@ -239,12 +258,12 @@ impl Book {
         carry_handles(&now.step.before, &mut after);
         let before = after.clone();
         after.apply(&now.op, now.call);
-        let settled = sure && first.is_none() && !found.in_flight_lost;
+        let settled = sure && first.is_none() && !found.in_flight_lost && untold.is_empty();
         found.touched_now = now.step.touches.iter().copied().collect();
         // On what is left it may work on another inode than it was meant for.
         found.touched_now.extend(touches(&now.op, &before, &after));
         found.candidates = if settled { vec![after] } else { vec![after, base.clone()] };
-        if first.is_some()
+        if (first.is_some() || !untold.is_empty())
             && let Some(op) = as_resolved(now.op, &now.step.before, base)
         {
             let mut after = before.clone();
@@ -256,6 +275,18 @@ impl Book {
             found.unsure = found.touched_now.clone();
         }
         found
+    }
+
+    /// Of this file something was never told: it is as records of steps before `until` say.
+    fn take_back(&self, base: &mut Fs, ino: Ino, until: u64, found: &mut Suspicion) {
+        let Some(told) = self.gathered.get(&ino).and_then(|file| file.as_recorded(until)) else { return };
+        let contents = [&*base, told, &self.fs].into_iter().filter_map(|fs| fs.content(ino).ok().cloned());
+        let mut contents: Vec<Content> = contents.collect();
+        contents.extend(self.versions.get(&ino).into_iter().flatten().cloned());
+        if gathered::take_back(base, ino, told) {
+            found.untold.insert(ino, contents);
+            found.lost.insert(ino);
+        }
     }
 
     /// An fsync of `ino` succeeded after a cut: whatever else is lost, its content is that of every step that was acknowledged. Bytes in
@@ -343,6 +374,7 @@ impl Book {
             self.versions.remove(&ino);
         }
         self.steps.clear();
+        self.gathered.clear();
     }
 
     /// A new client goes on: what the old one had not synced stays unsynced.

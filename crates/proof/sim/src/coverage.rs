@@ -141,6 +141,16 @@ pub const MARKERS: &[&str] = &[
     "confirmations of a mount were lost",
     "who hears recalls stood still",
     "programs only looked for a while",
+    "a file was held",
+    "a held file was told",
+    "somebody waited for a held file",
+    "a question came before the create's answer",
+    "held files were reported to a new term",
+    "files were held no longer, and nothing told of them",
+    "a kill lost what was not told of a held file",
+    "an eviction lost what was not told of a held file",
+    "a power cut took what was told of a held file",
+    "what was not told of a held file was found lost",
 ];
 
 /// Situations that are reached too seldom to be asked of 400 seeds.
@@ -158,11 +168,14 @@ pub const RARE: &[&str] = &[
     "newer rows of a shard were said to be lost",
     "a task had no server",
     "an answer was held up on its way",
+    "a close was held up on its way",
     "an old kernel revived attributes",
     "a mount showed what a power cut took",
+    "a mount showed what it had not told, and lost",
     "the last answer that a mount heard came late",
     "a change was given up that arrived",
     "a shard forgot an open of which nobody was told",
+    "who told of a held file did not hear that it had",
 ];
 
 /// Counts of markers.

@@ -90,6 +90,8 @@ pub enum Theme {
     Names,
     /// Files that are read through pages, while clients that write to them stand still and are killed.
     Pages,
+    /// Histories of lanes, while clients are killed and stand still: of seeds where new files are held.
+    Histories,
 }
 
 const THEMES: [Theme; 12] = [
@@ -155,6 +157,7 @@ impl Deeds {
             Theme::LateTrims => scale(&mut deeds, &[Deed::Contend], MUCH),
             Theme::Names => scale(&mut deeds, &[Deed::Together], MUCH),
             Theme::Pages => scale(&mut deeds, &[Deed::Page], MUCH),
+            Theme::Histories => scale(&mut deeds, &[Deed::History], MUCH),
         }
         Self {
             deeds,

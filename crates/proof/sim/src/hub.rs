@@ -120,6 +120,14 @@ pub struct Hub {
     pub work: BTreeSet<u32>,
     /// Clients whose housekeeping was asked for.
     pub nudged: BTreeSet<u32>,
+    /// Lanes whose deed has met a name that an own change of their host is about.
+    pub beside_own: BTreeSet<LaneId>,
+    /// Clients of whom somebody wants to know about a file that they hold.
+    pub asked: BTreeSet<u32>,
+    /// Of files that were held: the record that told of each, as long as no power cut took it.
+    pub tells: BTreeMap<Ino, Place>,
+    /// Those that were told of since the last power cut.
+    pub told_since_cut: BTreeSet<Ino>,
     /// The program of a lane has lost its patience since then.
     pub cancelled: BTreeMap<LaneId, u64>,
     /// When a metadata server lost its power last.
@@ -200,6 +208,7 @@ impl Hub {
         let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
         let lending = Lending::draw(seed, canary, leases);
         let theme = match lending.moment.map(Moment::theme) {
+            None if lending.gathers => Some(Theme::Histories),
             None if leases => Some(Theme::Names),
             None => canary.and_then(Canary::theme),
             theme => theme,
@@ -222,6 +231,10 @@ impl Hub {
             timers: Vec::new(),
             work: BTreeSet::new(),
             nudged: BTreeSet::new(),
+            beside_own: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            tells: BTreeMap::new(),
+            told_since_cut: BTreeSet::new(),
             cancelled: BTreeMap::new(),
             cut_at: None,
             cuts: Vec::new(),
@@ -353,6 +366,12 @@ impl Hub {
             self.indices.remove(&step);
             self.lost.insert(step);
             self.coverage.hit("a power cut took acknowledged records");
+        }
+        self.told_since_cut.clear();
+        let told = self.tells.len();
+        self.tells.retain(|_, place| !is_gone(*place));
+        if self.tells.len() < told {
+            self.coverage.hit("a power cut took what was told of a held file");
         }
         self.shared.cut(self.now, last);
         self.truth.cut(self.now, last);

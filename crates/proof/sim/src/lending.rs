@@ -25,8 +25,15 @@ const NONE: u64 = 5;
 const OTHER_SETTING: u64 = 20;
 /// Of a hundred mounts so many wish for leases.
 const WISH: u64 = 85;
+/// And so many where new files are held.
+const WISH_HELD: u64 = 50;
 /// And of those so many let their kernels answer.
 const TELL: u64 = 80;
+/// Of a hundred seeds with leases so many have mounts that hold new files, and of their mounts so many do.
+const HOLD: u64 = 50;
+const HOLDS: u64 = 85;
+/// Of a hundred such seeds so many are about histories.
+const GATHER: u64 = 50;
 /// How long a question may wait where only locks are waited for, in milliseconds: less than a call may take.
 const EVENTS_MS: u64 = 400;
 /// Pause before the next question where one failed.
@@ -58,6 +65,12 @@ pub struct Lending {
     cache: Option<usize>,
     recalls_kept: Option<usize>,
     own_changes: Option<usize>,
+    /// Mounts may hold new files.
+    pub holds: bool,
+    /// The seed is about what lanes do to such files in directories of their own.
+    pub gathers: bool,
+    files_held: Option<usize>,
+    files_held_per_client: Option<usize>,
     /// Mounts whose answers to who hears recalls come only then.
     late: BTreeMap<u32, u64>,
     /// Mounts whose confirmations are lost until then.
@@ -94,23 +107,35 @@ impl Lending {
         let busy_at = rng.pick(&[None, None, Some(4), Some(3)]);
         let slow = rng.pick(&[1, 1, 3]);
         let interrupted = rng.pick(&[20, 60, 200]);
+        let (per_client, holders) =
+            (rng.pick(&[None, None, Some(3), Some(12)]), rng.pick(&[None, None, None, Some(2)]));
+        let count = rng.pick(&[None, None, None, Some(12)]);
+        let cache = rng.pick(&[None, None, Some(4 << 10), Some(24 << 10)]);
+        let recalls_kept = rng.pick(&[None, None, Some(2)]);
+        let own_changes = rng.pick(&[None, None, Some(3)]);
+        // Of those that look for a bug on purpose all whose bug is about them, and no others.
+        let holds = canary.map_or(rng.percent(HOLD), Canary::is_of_holds) && on;
         let drawn = Self {
             on,
             ms,
             most_ms,
-            per_client: rng.pick(&[None, None, Some(3), Some(12)]),
-            holders: rng.pick(&[None, None, None, Some(2)]),
-            count: rng.pick(&[None, None, None, Some(12)]),
+            per_client,
+            holders,
+            count,
             busy_at,
-            cache: rng.pick(&[None, None, Some(4 << 10), Some(24 << 10)]),
-            recalls_kept: rng.pick(&[None, None, Some(2)]),
-            own_changes: rng.pick(&[None, None, Some(3)]),
+            cache,
+            recalls_kept,
+            own_changes,
             slow,
             interrupted,
+            holds,
+            files_held: rng.pick(&[None, None, None, Some(2)]),
+            files_held_per_client: rng.pick(&[None, None, Some(1), Some(3)]),
+            gathers: rng.percent(GATHER) && holds && canary.is_none(),
             ..Self::default()
         };
         match Moment::draw(seed, canary).filter(|_| on) {
-            Some(moment) => Self::about(seed, moment),
+            Some(moment) => Self { holds: holds || moment.is_of_holds(), ..Self::about(seed, moment) },
             None => drawn,
         }
     }
@@ -171,6 +196,8 @@ impl Lending {
         limits.lease_holders = self.holders.unwrap_or(limits.lease_holders);
         limits.busy_at = self.busy_at.unwrap_or(limits.busy_at);
         limits.lease_ms = self.most_ms;
+        limits.files_held = self.files_held.unwrap_or(limits.files_held);
+        limits.files_held_per_client = self.files_held_per_client.unwrap_or(limits.files_held_per_client);
     }
 
     /// Those of a mount that begins; whether it wishes is drawn.
@@ -178,8 +205,10 @@ impl Lending {
         if !self.on {
             return;
         }
-        limits.leases = rng.percent(WISH);
+        // Where all look by leases of the directory nobody holds what is made in it.
+        limits.leases = rng.percent(if self.holds && !self.gathers { WISH_HELD } else { WISH });
         limits.validity = rng.percent(TELL);
+        limits.holds = self.holds && limits.leases && rng.percent(HOLDS);
         limits.cache_bytes = self.cache.unwrap_or(limits.cache_bytes);
         limits.recalls_kept = self.recalls_kept.unwrap_or(limits.recalls_kept);
         limits.own_changes_kept = self.own_changes.unwrap_or(limits.own_changes_kept);

@@ -15,6 +15,7 @@ mod coverage;
 mod deeds;
 mod drive;
 mod fields;
+mod gathered;
 mod hub;
 mod keeping;
 mod kept;
@@ -37,6 +38,7 @@ mod reckon;
 mod rivals;
 mod storaged;
 mod task;
+mod telling;
 mod together;
 mod trace;
 mod truth;
@@ -157,10 +159,16 @@ pub enum Canary {
     ForgetsToldNames,
     /// What was read ahead is used though others have changed it since.
     ReadsOldAhead,
+    /// A shard answers about a file that another mount holds, and asks that afterwards.
+    TellsBehindTheAnswer,
+    /// A mount forgets who asked for a file before it knew that it holds it.
+    HoldsWhatWasAsked,
+    /// Who holds a file no longer tells of it all the same.
+    ToldTwice,
 }
 
 impl Canary {
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 54] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -212,11 +220,19 @@ impl Canary {
         Self::ErasesLeasedOpen,
         Self::ForgetsToldNames,
         Self::ReadsOldAhead,
+        Self::TellsBehindTheAnswer,
+        Self::HoldsWhatWasAsked,
+        Self::ToldTwice,
     ];
 
     /// Is it wrong with leases?
     pub(crate) fn is_of_leases(self) -> bool {
         self as usize >= Self::GrantsWhileRecalling as usize
+    }
+
+    /// Is it wrong with files that mounts hold?
+    pub(crate) fn is_of_holds(self) -> bool {
+        self as usize >= Self::TellsBehindTheAnswer as usize
     }
 
     /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
@@ -308,6 +324,9 @@ impl Canary {
             Self::ErasesLeasedOpen => "erases-leased-open",
             Self::ForgetsToldNames => "forgets-told-names",
             Self::ReadsOldAhead => "reads-old-ahead",
+            Self::TellsBehindTheAnswer => "tells-behind-the-answer",
+            Self::HoldsWhatWasAsked => "holds-what-was-asked",
+            Self::ToldTwice => "told-twice",
         }
     }
 }

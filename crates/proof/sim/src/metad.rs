@@ -2,6 +2,7 @@
 //! checkpoints, and what a kill or a power cut leaves of them.
 
 use crate::Canary;
+use crate::deeds::Theme;
 use crate::hub::{CallId, Hub, Place};
 use crate::kernel::Seen;
 use crate::lending::Lending;
@@ -49,6 +50,10 @@ pub struct Faulty {
     pub reopens_unseen: bool,
     /// What is renamed was covered by its new directory.
     pub cover_follows: bool,
+    /// Others are answered about a held file, whose holder is asked behind that.
+    pub asks_later: bool,
+    /// Who holds a file no longer tells of it.
+    pub takes_late_tells: bool,
 }
 
 impl Faulty {
@@ -70,9 +75,16 @@ impl Faulty {
             row_goes: is(Canary::RowGoesWithSession),
             reopens_unseen: is(Canary::ReopensUnseen),
             cover_follows: is(Canary::CoverFollowsNewName),
+            asks_later: is(Canary::TellsBehindTheAnswer),
+            takes_late_tells: is(Canary::ToldTwice),
         }
     }
 }
+
+/// In seeds that are about histories so many of a hundred records that tell of a held file are followed by a power cut ...
+const CUT_BEHIND_TELL: u64 = 8;
+/// ... within so many milliseconds.
+const CUT_MAX_MS: u64 = 30;
 
 /// Of half the seeds the limits are so small that a run meets them.
 fn limits(seed: u64) -> Limits {
@@ -196,6 +208,8 @@ impl Metad {
             canary_row_goes: faulty.row_goes,
             canary_reopens_unseen: faulty.reopens_unseen,
             canary_cover_follows: faulty.cover_follows,
+            canary_asks_later: faulty.asks_later,
+            canary_takes_late_tells: faulty.takes_late_tells,
             limits,
             ..Config::default()
         };
@@ -531,6 +545,16 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
         Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.seq)),
     };
     mark(&command.action, hub);
+    if let Action::Request(MetaRequest::Tell(m)) = &command.action {
+        if hub.deeds.theme == Theme::Histories && !hub.calm && hub.rng.percent(CUT_BEHIND_TELL) {
+            hub.provoked = Some(hub.now + hub.rng.below(CUT_MAX_MS));
+        }
+        hub.told_since_cut.insert(m.ino);
+        // It is held from its create to the first word about it, and never again.
+        if hub.tells.insert(m.ino, at).is_some() {
+            hub.fail(format!("record {} tells of inode {}, which was told of before", record.seq, m.ino.0));
+        }
+    }
     if let Err(what) = hub.record(at, record.shard, &command) {
         hub.fail(format!("record {}: {what}", record.seq));
     }
@@ -554,6 +578,8 @@ fn mark(action: &Action, hub: &mut Hub) {
     let marker = match action {
         Action::Request(MetaRequest::Switch(_)) => "a file grew out of the metadata",
         Action::Request(MetaRequest::CreateTemp(_)) => "a nameless file was made",
+        Action::Request(MetaRequest::Tell(_)) => "a held file was told",
+        Action::Internal(Internal::Unheld(_)) => "files were held no longer, and nothing told of them",
         Action::Internal(Internal::CancelGrowth(m)) if m.over.is_some() => {
             "a growth's chunks were deleted a second time"
         }

@@ -9,7 +9,9 @@ use crate::world::{LANES, is_hearer};
 use skep_model::Rng;
 use skep_types::{NodeId, ShardId};
 use skep_wire::Message;
-use skep_wire::meta::{Create, GetAttr, Link, List, Lookup, MakeNode, RemoveDir, Rename, Unlink};
+use skep_wire::meta::{
+    Close, Create, GetAttr, Link, List, Lookup, MakeNode, RemoveDir, Rename, Tell, Unlink,
+};
 
 /// Tells this drawing from all others of a seed.
 const SALT: u64 = 0x4d4f_4d45;
@@ -33,6 +35,12 @@ const UNHEARD_MS: u64 = 500;
 const OVERTAKEN: u64 = 300;
 /// ... for up to so long.
 const OVERTAKEN_MS: u64 = 200;
+/// Of a thousand closes so many are held up ...
+const LATE_CLOSES: u64 = 300;
+/// ... for up to so long.
+const LATE_CLOSE_MS: u64 = 200;
+/// Of a thousand answers to who tells what was held so many are lost.
+const IN_VAIN: u64 = 500;
 /// Of a hundred looks so many are at the name that such a change was about.
 const EYED: u64 = 50;
 
@@ -56,6 +64,10 @@ pub enum Moment {
     Reopened,
     /// Files are read in order, past the pages, while others write to them now and then.
     InOrder,
+    /// Answers to creates are held up, and others look at what they made before its mount knows that it holds it.
+    Asked,
+    /// The answer to who tells what a mount has held is lost, and who told gives up; others change the file meanwhile.
+    ToldAgain,
 }
 
 impl Moment {
@@ -70,6 +82,8 @@ impl Moment {
             Some(Canary::AnswerOvertakesNotify) => return Some(Self::Unapplied),
             Some(Canary::ErasesLeasedOpen) => return Some(Self::Reopened),
             Some(Canary::ReadsOldAhead) => return Some(Self::InOrder),
+            Some(Canary::HoldsWhatWasAsked) => return Some(Self::Asked),
+            Some(Canary::ToldTwice) => return Some(Self::ToldAgain),
             Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {
                 return Some(Self::Overtaken);
             }
@@ -86,8 +100,15 @@ impl Moment {
             Self::Overtaken,
             Self::Reopened,
             Self::InOrder,
+            Self::Asked,
+            Self::ToldAgain,
         ];
         rng.percent(SOME).then(|| rng.pick(&all))
+    }
+
+    /// Is it one of files that mounts hold?
+    pub fn is_of_holds(self) -> bool {
+        matches!(self, Self::Asked | Self::ToldAgain)
     }
 
     /// What a lane does among all others.
@@ -98,6 +119,7 @@ impl Moment {
             Self::Renamed => RENAMED_DEEDS,
             Self::Unapplied | Self::Held => HELD_DEEDS,
             Self::Reopened => REOPENED_DEEDS,
+            Self::Asked | Self::ToldAgain => ASKED_DEEDS,
         };
         let mut left = rng.below(deeds.iter().map(|(_, share)| share).sum());
         for (deed, share) in deeds {
@@ -127,6 +149,7 @@ const FORGOTTEN_DEEDS: Deeds = [(0, 40), (4, 25), (11, 30), (6, 0), (7, 5), (10,
 const RENAMED_DEEDS: Deeds = [(0, 15), (4, 10), (11, 20), (6, 25), (7, 25), (10, 5)];
 const HELD_DEEDS: Deeds = [(0, 15), (4, 5), (11, 5), (6, 5), (7, 65), (10, 5)];
 const REOPENED_DEEDS: Deeds = [(0, 20), (4, 15), (13, 50), (6, 0), (7, 5), (10, 10)];
+const ASKED_DEEDS: Deeds = [(0, 40), (4, 20), (11, 20), (6, 0), (7, 5), (10, 15)];
 /// Of all that there are.
 pub const ANY: u64 = 14;
 
@@ -195,8 +218,35 @@ impl Hub {
         Some(self.now + UNHEARD_MS + self.rng.below(UNHEARD_MS))
     }
 
+    /// For how long a request of this kind, and what its lane sends behind it, is held up on its way.
+    pub fn holds_up(&mut self, kind: u16) -> u64 {
+        let may = self.is_about(Moment::Reopened) && kind == Close::KIND && !self.calm;
+        if !may || !self.permille(LATE_CLOSES) {
+            return 0;
+        }
+        self.coverage.hit("a close was held up on its way");
+        self.rng.below(LATE_CLOSE_MS)
+    }
+
+    /// The answer to this lane, which has told what its mount held, is lost, and it gives up: when it hears that.
+    pub fn tells_in_vain(&mut self, lane: LaneId, kind: u16) -> Option<u64> {
+        let may = self.is_about(Moment::ToldAgain) && kind == Tell::KIND && !self.calm;
+        if !may || !self.permille(IN_VAIN) || !self.is_eyed(lane) {
+            return None;
+        }
+        self.coverage.hit("who told of a held file did not hear that it had");
+        let due = self.now + self.rng.below(OVERTAKEN_MS);
+        self.cancelled.insert(lane, due);
+        self.timers.push((due, lane));
+        Some(due)
+    }
+
     /// Until when the answer to this lane is held up.
     pub fn overtaken(&mut self, lane: LaneId, kind: u16) -> Option<u64> {
+        if self.is_about(Moment::Asked) {
+            let held_up = kind == Create::KIND && self.permille(OVERTAKEN) && self.is_eyed(lane);
+            return held_up.then(|| self.now + self.rng.below(2 * OVERTAKEN_MS));
+        }
         let looks = [Lookup::KIND, GetAttr::KIND, List::KIND].contains(&kind) && !is_hearer(&lane);
         if !looks || self.calm || !self.is_about(Moment::Overtaken) || !self.permille(OVERTAKEN) {
             return None;
@@ -232,6 +282,8 @@ mod tests {
             Moment::Overtaken,
             Moment::Reopened,
             Moment::InOrder,
+            Moment::Asked,
+            Moment::ToldAgain,
         ] {
             assert!(drawn.contains(&moment));
             assert!((0..100).all(|_| moment.deed(&mut rng) < ANY));

@@ -313,7 +313,7 @@ impl Network {
             self.flights.remove(&id);
             return;
         }
-        let arrival = connection.last_arrival.max(hub.now + delay);
+        let arrival = connection.last_arrival.max(hub.now + delay + hub.holds_up(flight.kind));
         connection.last_arrival = arrival;
         self.come_twice(&flight, arrival, hub, queue);
         let kind = flight.kind;
@@ -548,11 +548,14 @@ impl Flight {
         payload.len() > self.room
     }
 
-    /// Is the answer lost, and its shard forgets what it opened? When that is heard.
+    /// Is the answer lost, and its shard forgets what it opened, or who asked gives up? When that is heard.
     fn is_forgotten(&self, status: Status, hub: &mut Hub) -> Option<u64> {
         let From::Lane(lane) = self.from else { return None };
         if self.settled || status != Status(0) {
             return None;
+        }
+        if let Some(due) = hub.tells_in_vain(lane, self.kind) {
+            return Some(due);
         }
         let shard = || ShardCall::decode(&mut Reader::new(&self.body)).ok().map(|call| call.shard);
         hub.forgets((lane, self.node), self.kind, shard)

@@ -4,7 +4,7 @@ use crate::Canary;
 use crate::hub::{CallId, Hub, HubRef, Landed, LaneId, Outgoing};
 use crate::kernel::{Kernel, NoticeId, Told, kernel};
 use crate::lending::connection_of_pool;
-use crate::world::LANES;
+use crate::world::{LANES, TELLER};
 use skep_client::{Call, Dropped, MGMTD, Outcome, Port, Shared};
 use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, NodeId, Reader, Timestamp, Uuid};
 use skep_wire::Message;
@@ -291,5 +291,36 @@ impl Port for SimPort {
 
     fn is_lent(&self) {
         self.hub.borrow_mut().ring(self.lane.life);
+    }
+
+    fn is_asked(&self) {
+        let (is_early, waits) = {
+            let holds = &self.shared.borrow().holds;
+            (holds.is_asked_early(), holds.asked_count() > 0)
+        };
+        let hub = &mut *self.hub.borrow_mut();
+        hub.wake_teller(self.lane.life);
+        if waits {
+            hub.coverage.hit("somebody waited for a held file");
+        }
+        if is_early {
+            hub.coverage.hit("a question came before the create's answer");
+        }
+    }
+
+    /// All other lanes wait as long as it takes.
+    fn wanted_for(&self, ms: Option<u64>) {
+        if self.lane.lane as usize != TELLER {
+            return;
+        }
+        let hub = &mut *self.hub.borrow_mut();
+        match ms {
+            Some(ms) => {
+                let due = hub.now + ms;
+                hub.cancelled.insert(self.lane, due);
+                hub.timers.push((due, self.lane));
+            }
+            None => drop(hub.cancelled.remove(&self.lane)),
+        }
     }
 }

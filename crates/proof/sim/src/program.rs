@@ -161,6 +161,7 @@ impl Actor {
     /// the shard looks after it, which promises tell of: nobody here who may meet such files gives any.
     fn next_op(&self) -> Op {
         let op = self.book.borrow_mut().next_op();
+        let op = self.with_held().unwrap_or(op);
         let meets = self.takes_over || self.hub.borrow().was_evicted(self.id.life);
         match op {
             Op::Chmod { at, mode } if meets => Op::Chmod { at, mode: mode & !SETID },
@@ -315,7 +316,8 @@ impl Actor {
         let (book, hub) = (self.book.borrow(), self.hub.borrow());
         let now_lost = book.now.as_ref().is_some_and(|now| hub.lost.contains(&now.step.id));
         let storaged = hub.cuts[book.seen_cuts..].contains(&Cut::Storaged);
-        now_lost
+        !self.never_told().is_empty()
+            || now_lost
             || book.has_lost(&hub.lost)
             || (storaged && (is_data(op) || book.unsynced().next().is_some()))
     }
@@ -342,9 +344,11 @@ impl Actor {
                 return self.fail(format!("{op:?} gives {outcome:?}, should give {expected:?}"));
             }
             self.book.borrow_mut().ended();
+            self.note_held(op);
             return Ok(());
         }
         self.book.borrow_mut().ended();
+        self.note_held(op);
         match op {
             Op::Fsync { handle } if expected == Outcome::Done => self.promised(*handle),
             _ => {}
@@ -392,9 +396,12 @@ impl Actor {
         let Some(ino) = book.ino_of(handle) else { return };
         book.synced(ino);
         book.synced_at.insert(ino, self.hub.borrow().cuts.len());
+        let told = self.told_at(&book, ino);
         let mut hub = self.hub.borrow_mut();
         let steps = book.steps_of(ino).filter_map(|step| hub.indices.get(&step));
-        let places: Vec<(usize, u64)> = steps.flatten().map(|(metad, index)| (*metad, *index)).collect();
+        let places = steps.flatten().map(|(metad, index)| (*metad, *index));
+        let told = told.map(|place| (place.metad, place.index));
+        let places: Vec<(usize, u64)> = places.chain(told).collect();
         for (metad, index) in places {
             let promised = hub.promised.entry(metad).or_default();
             if index > promised.0 {

@@ -67,6 +67,9 @@ impl Actor {
     }
 
     fn settle(&self, found: Suspicion, chosen: usize, adoptions: Vec<Adoption>, seen: usize) {
+        if !found.untold.is_empty() {
+            self.hub.borrow_mut().coverage.hit("what was not told of a held file was found lost");
+        }
         let mut book = self.book.borrow_mut();
         book.settle(found, chosen, adoptions);
         book.seen_cuts = seen;
@@ -111,6 +114,7 @@ impl Actor {
     }
 
     fn suspicion(&self, cause: Cause, lost: &BTreeSet<StepId>) -> Result<Suspicion, Failed> {
+        let (untold, kept) = (self.never_told(), self.told_since());
         let (found, wrong) = {
             let book = self.book.borrow();
             let storaged = self.hub.borrow().cuts[book.seen_cuts..].contains(&Cut::Storaged);
@@ -120,7 +124,8 @@ impl Actor {
             // A size that was not committed is the chunk files', which a power cut made shorter.
             let sized = |op: &Op| is_data(op) || matches!(op, Op::Stat { .. });
             let excused = now.is_some_and(|now| storaged && sized(&now.op));
-            let found = book.suspect(lost, as_expected && !cause.interrupted && !cause.renewed);
+            let found =
+                book.suspect(lost, (&untold, &kept), as_expected && !cause.interrupted && !cause.renewed);
             let doubtful =
                 found.in_flight_lost || !found.lost.is_empty() || cause.interrupted || cause.renewed;
             let wrong = now.filter(|_| !as_expected && !excused && !doubtful);
@@ -217,6 +222,9 @@ impl Actor {
         // Of what a mount that is no more had not synced nobody knows how much landed.
         for ino in book.unsynced().filter(|ino| cut || book.foreign.contains(ino)) {
             loose.files.insert(ino, book.versions[&ino].clone());
+        }
+        for (ino, contents) in &found.untold {
+            loose.files.entry(*ino).or_default().extend(contents.iter().cloned());
         }
         let recent = if cut { &found.touched_now } else { &found.unsure };
         for ino in recent.difference(&found.intact) {

@@ -7,9 +7,9 @@ use crate::drive::read;
 use crate::moments::{ANY, Moment};
 use crate::program::{Actor, Failed, session_of};
 use crate::vfs::{Made, Vfs};
-use skep_client::{CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
+use skep_client::{CreateHow, NewNode, OpenHow, Opened, Port, RenameHow, WriteHow};
 use skep_model::Fill;
-use skep_types::{ClientId, Errno, Ino, Kind, Mode};
+use skep_types::{ClientId, Errno, Ino, Kind, Mode, SetAttr, SetTime};
 use skep_wire::meta::OpenMode;
 
 /// Its name below the root.
@@ -27,6 +27,9 @@ const PLAIN: OpenHow =
 const INTERRUPTED_MS: u64 = 600;
 const WRITTEN: u64 = 40;
 const OPEN_MS: u64 = 250;
+/// New files are changed so often at most while they are open; of so many draws six are a change.
+const USES: u64 = 3;
+const USES_ANY: u64 = 9;
 /// What they are given then.
 const NEW: &[u8] = b"new";
 /// Steps here are numbered from this on, apart from those of the books.
@@ -142,6 +145,7 @@ impl Actor {
             let step = STEPS_FROM + hub.last_deed;
             hub.at_step.insert(self.id, step);
             hub.say(format_args!("{} does {deed:?}", self.id));
+            hub.beside_own.remove(&self.id);
             hub.is_about_to(self.id, needs(deed));
             let interrupted = hub.lending.interrupted();
             if interrupted > 0 && !hub.calm && hub.permille(interrupted) {
@@ -188,6 +192,10 @@ impl Actor {
         if matches!(told, Err(Errno::EEXIST)) {
             hub.coverage.hit("two clients wanted one name");
         }
+        // It may have found what was there before (promises).
+        if hub.beside_own.remove(&self.id) && !recorded {
+            return Ok(());
+        }
         // What a power cut took is shown for a while by mounts that have not heard of it.
         let since = hub.cut_at.filter(|at| hub.lending.on && at + hub.lending.shows_lost_ms() >= from);
         let states = hub.shared.states(since.unwrap_or(from).min(from), hub.now);
@@ -205,6 +213,9 @@ impl Actor {
                 let how = CreateHow { mode: 0o644, umask: 0, uid: 0, gid: 0, exclusive: true, policy: None };
                 match vfs.open_or_create(name, (how, PLAIN), false, || 0).await? {
                     Made::New(opened) => {
+                        if self.hub.borrow().lending.holds {
+                            self.use_new(&opened).await;
+                        }
                         self.write_new(opened.handle).await;
                         self.lane.release(opened.handle).await;
                     }
@@ -241,6 +252,26 @@ impl Actor {
             let _ = self.lane.write(handle, 0, NEW, WriteHow::default()).await;
             let _ = self.lane.flush(handle, 0).await;
             self.vfs().sleep(ms / 2).await;
+        }
+    }
+
+    /// As who unpacks files: attributes are set while a new file is open, now and then by others of its host; others look, and
+    /// change it, meanwhile.
+    async fn use_new(&self, opened: &Opened) {
+        for _ in 0..USES {
+            let (drawn, mode, ms) = {
+                let hub = &mut *self.hub.borrow_mut();
+                let mode = 0o600 + hub.rng.below(0o200) as Mode;
+                let drawn = if hub.calm { USES_ANY } else { hub.rng.below(USES_ANY) };
+                (drawn, mode, hub.rng.below(OPEN_MS / 2))
+            };
+            let set = match drawn {
+                0..=4 => SetAttr { mode: Some(mode), ..SetAttr::default() },
+                5 => SetAttr { uid: Some(mode), atime: Some(SetTime::Now), ..SetAttr::default() },
+                _ => return,
+            };
+            let _ = self.vfs().change_open(opened.attr.ino, set).await;
+            self.vfs().sleep(ms).await;
         }
     }
 

@@ -8,7 +8,7 @@ use crate::kernel::Seen;
 use skep_meta::{Action, Command, Internal};
 use skep_types::{Ino, ShardId};
 use skep_wire::meta::MetaRequest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,14 +27,49 @@ pub enum State {
     Anything,
 }
 
+impl State {
+    /// The same, but for the change number.
+    fn looks_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Seen(Some(one)), Self::Seen(Some(two))) => *one == Seen { change: one.change, ..*two },
+            _ => self == other,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     from: u64,
-    /// The record that made it; none made the first.
+    /// The record that made it; none made the first, and what a mount had not told yet.
     by: Option<Place>,
     state: State,
     /// When a power cut took it.
     lost: Option<u64>,
+    /// A mount that held the file had acknowledged it to programs of its host, and told nobody.
+    untold: bool,
+}
+
+/// A file that a mount holds, and of which it has something to tell.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// The life of that mount.
+    life: u32,
+    /// What it shows to its host.
+    state: State,
+    /// The record that told it: the mount may not have heard of that.
+    told: Option<Place>,
+    /// Its session has ended, of which it has not heard.
+    over: bool,
+}
+
+/// What a mount showed to its host of a file that it held, and never told.
+#[derive(Debug, Clone, Copy)]
+struct Untold {
+    host: usize,
+    ino: Ino,
+    state: State,
+    /// Until when it showed that; `None`: it still does.
+    until: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +79,11 @@ pub struct Truth {
     seen: [BTreeMap<Key, Vec<(u64, usize)>>; HOSTS],
     /// Inodes whose rows a step has changed, and how often.
     touched: BTreeMap<Ino, (Place, u32)>,
+    /// Files of which a mount has something to tell.
+    held: BTreeMap<Ino, Held>,
+    untold: Vec<Untold>,
+    /// Records that told of such files.
+    tells: BTreeSet<Place>,
 }
 
 impl Truth {
@@ -55,10 +95,99 @@ impl Truth {
         };
         let list = self.lists.entry(key).or_default();
         if list.is_empty() {
-            list.push(Moment { from: 0, by: None, state: before, lost: None });
+            list.push(Moment { from: 0, by: None, state: before, lost: None, untold: false });
         }
         if list.last().is_none_or(|last| last.state != state) {
-            list.push(Moment { from: now, by: Some(by), state, lost: None });
+            list.push(Moment { from: now, by: Some(by), state, lost: None, untold: false });
+        }
+    }
+
+    /// A mount holds this file, and has acknowledged to its host what it shows of it: so it is, though no record says so. Who
+    /// asks from now on is shown that, or what comes after it. `true`: it is new.
+    pub fn is_held_as(&mut self, now: u64, ino: Ino, life: u32, seen: Seen) -> bool {
+        let Some(list) = self.lists.get_mut(&Key::Inode(ino)) else { return false };
+        let state = State::Seen(Some(seen));
+        let held = self.held.entry(ino).or_insert(Held { life, state, told: None, over: false });
+        if held.told.is_some() {
+            return false;
+        }
+        held.state = state;
+        let is_new = !held.over && list.last().is_none_or(|last| last.state != state);
+        if is_new {
+            list.push(Moment { from: now, by: None, state, lost: None, untold: true });
+        }
+        is_new
+    }
+
+    /// The session has ended in which a mount holds this file, of which it has not heard. Until its shard has heard of that, what
+    /// was not told may be told still (`knows`); then it is lost, and the mount goes on showing it to its host.
+    pub fn is_held_in_vain(&mut self, now: u64, ino: Ino, host: usize, knows: bool) {
+        let Some(held) = self.held.get_mut(&ino).filter(|held| held.told.is_none()) else { return };
+        let first = !std::mem::replace(&mut held.over, true);
+        let state = held.state;
+        let is_shown =
+            |untold: &&mut Untold| (untold.host, untold.ino) == (host, ino) && untold.until.is_none();
+        match self.untold.iter_mut().find(is_shown) {
+            Some(untold) => untold.state = state,
+            None => self.untold.push(Untold { host, ino, state, until: None }),
+        }
+        if knows && first {
+            self.push_untold(now, ino, State::Anything);
+        }
+        if !knows {
+            self.falls_back(now, ino);
+        }
+    }
+
+    /// That mount holds the file no longer: what it had not told is lost.
+    pub fn is_held_no_more(&mut self, now: u64, ino: Ino, (life, host): (u32, usize)) {
+        let Some(held) = self.held.get(&ino).copied().filter(|held| held.life == life) else { return };
+        self.held.remove(&ino);
+        let shown = |untold: &&mut Untold| (untold.host, untold.ino) == (host, ino) && untold.until.is_none();
+        self.untold.iter_mut().filter(|untold| shown(untold)).for_each(|untold| untold.until = Some(now));
+        if held.told.is_none() {
+            self.untold.push(Untold { host, ino, state: held.state, until: Some(now) });
+            self.falls_back(now, ino);
+        }
+    }
+
+    /// The mount of this life is gone, with what it had not told.
+    pub fn mount_is_gone(&mut self, now: u64, at: (u32, usize)) {
+        let inos: Vec<Ino> = self.held.keys().copied().collect();
+        inos.into_iter().for_each(|ino| self.is_held_no_more(now, ino, at));
+    }
+
+    /// A record tells what a mount had kept to itself of a file.
+    fn is_told(&mut self, ino: Ino, by: Place) {
+        self.tells.insert(by);
+        if let Some(held) = self.held.get_mut(&ino) {
+            held.told = Some(by);
+        }
+    }
+
+    /// Did this mount show that to its host, which asked then, though it had not told it, and it was lost?
+    pub fn was_never_told(&self, host: usize, key: &Key, state: State, asked: u64) -> bool {
+        let is_it = |untold: &Untold| {
+            let is_of = untold.host == host && *key == Key::Inode(untold.ino);
+            is_of && untold.state.looks_like(&state) && untold.until.is_none_or(|until| asked <= until)
+        };
+        self.untold.iter().any(is_it)
+    }
+
+    fn push_untold(&mut self, now: u64, ino: Ino, state: State) {
+        if let Some(list) = self.lists.get_mut(&Key::Inode(ino)) {
+            list.push(Moment { from: now, by: None, state, lost: None, untold: true });
+        }
+    }
+
+    /// What was not told of it is lost: it is as the newest record says.
+    fn falls_back(&mut self, now: u64, ino: Ino) {
+        let Some(list) = self.lists.get_mut(&Key::Inode(ino)) else { return };
+        let told = list.iter().rfind(|moment| moment.lost.is_none() && !moment.untold).copied();
+        if let Some(told) = told
+            && list.last().is_some_and(|last| last.untold)
+        {
+            list.push(Moment { from: now, ..told });
         }
     }
 
@@ -80,10 +209,17 @@ impl Truth {
 
     /// The log of a server ends there now: what came behind it was never so, and what was before it is so again.
     pub fn cut(&mut self, now: u64, last: Place) {
+        let is_gone = |by: Place| by.metad == last.metad && by.index > last.index;
+        for held in self.held.values_mut() {
+            held.told = held.told.filter(|by| !is_gone(*by));
+        }
         for list in self.lists.values_mut() {
             let before = list.iter().filter(|moment| moment.lost.is_none()).count();
-            for moment in list.iter_mut().filter(|moment| moment.lost.is_none()) {
-                let is_lost = moment.by.is_some_and(|by| by.metad == last.metad && by.index > last.index);
+            // What was not told goes with the record that told it.
+            let mut tells_is_gone = false;
+            for moment in list.iter_mut().rev().filter(|moment| moment.lost.is_none()) {
+                let is_lost = moment.by.map_or(moment.untold && tells_is_gone, is_gone);
+                tells_is_gone = is_lost;
                 moment.lost = is_lost.then_some(now);
             }
             let left = list.iter().rfind(|moment| moment.lost.is_none()).copied();
@@ -129,7 +265,14 @@ impl Truth {
         let Some(list) = self.lists.get(&key) else { return Ok(()) };
         let first = list.partition_point(|moment| moment.from < asked).saturating_sub(1);
         let until = list.partition_point(|moment| moment.from <= now);
-        let fits = |at: &usize| list[*at].state == shown || list[*at].state == State::Anything;
+        // Who holds a file does not move its number, and may not have heard that telling has.
+        let told = |by: Option<Place>| by.is_some_and(|by| self.tells.contains(&by));
+        let is_of_hold = |moment: &Moment| moment.untold || told(moment.by);
+        let fits = |at: &usize| {
+            let moment = &list[*at];
+            let is_like = is_of_hold(moment) && moment.state.looks_like(&shown);
+            moment.state == shown || moment.state == State::Anything || is_like
+        };
         let floor = self.floor(host, &key, asked);
         match (first..until).filter(fits).find(|at| *at >= floor) {
             Some(at) => {
@@ -183,6 +326,11 @@ impl Hub {
             Action::Request(MetaRequest::ChangeAttr(m)) => touched.push(m.ino),
             Action::Request(MetaRequest::WriteInline(m)) => touched.push(m.ino),
             Action::Request(MetaRequest::Commit(m)) => touched.push(m.ino),
+            Action::Request(MetaRequest::Tell(m)) => {
+                touched.push(m.ino);
+                self.truth.is_told(m.ino, by);
+                self.say(format_args!("inode {} is told", m.ino.0));
+            }
             // Any of them may be what it is about.
             Action::Internal(
                 Internal::Purge(_) | Internal::SessionGone(_) | Internal::Recovered(_) | Internal::Writers(_),
@@ -280,6 +428,67 @@ mod tests {
         truth.cut(50, place(10));
         let lost = |ino, since| truth.was_lost_since(&name(), leads(ino), since);
         assert!(lost(0, 50) && !lost(0, 51) && !lost(8, 50) && !lost(7, 50));
+    }
+
+    const LIFE: (u32, usize) = (1, HOST);
+
+    fn mode(mode: u32, change: u64) -> Seen {
+        Seen { kind: skep_types::Kind::File, mode, nlink: 1, change }
+    }
+
+    /// Made at 10 with mode 1; its mount keeps to itself from 20 on that it has mode 2.
+    fn held() -> Truth {
+        let mut truth = Truth::default();
+        truth.becomes(10, place(1), KEY, State::Seen(Some(mode(1, 1))));
+        truth.is_held_as(20, Ino(9), LIFE.0, mode(2, 1));
+        truth
+    }
+
+    fn is_shown(truth: &mut Truth, host: usize, seen: Seen, at: u64) -> bool {
+        truth.is_shown(host, KEY, State::Seen(Some(seen)), (at, at)).is_ok()
+    }
+
+    /// Goal: what a mount keeps to itself is so from then on; the number that telling gives it is not looked at.
+    #[test]
+    fn what_is_kept_is_so() {
+        let mut truth = held();
+        assert!(is_shown(&mut truth, OTHER, mode(1, 1), 15) && !is_shown(&mut truth, OTHER, mode(1, 1), 21));
+        truth.is_told(Ino(9), place(2));
+        truth.becomes(30, place(2), KEY, State::Seen(Some(mode(2, 2))));
+        // It may not have heard that it has told.
+        truth.is_held_as(31, Ino(9), LIFE.0, mode(2, 1));
+        assert!(is_shown(&mut truth, HOST, mode(2, 1), 32) && is_shown(&mut truth, OTHER, mode(2, 2), 32));
+        truth.is_held_no_more(33, Ino(9), LIFE);
+        assert!(is_shown(&mut truth, OTHER, mode(2, 2), 34) && !is_shown(&mut truth, OTHER, mode(1, 1), 34));
+    }
+
+    /// Goal: what was not told goes with the mount, and what was told with its record.
+    #[test]
+    fn what_is_not_told_is_lost() {
+        let mut truth = held();
+        truth.mount_is_gone(30, LIFE);
+        assert!(is_shown(&mut truth, OTHER, mode(1, 1), 31) && !is_shown(&mut truth, OTHER, mode(2, 1), 31));
+        let mut truth = held();
+        truth.is_told(Ino(9), place(2));
+        truth.becomes(30, place(2), KEY, State::Seen(Some(mode(2, 2))));
+        truth.is_held_no_more(31, Ino(9), LIFE);
+        truth.cut(40, place(1));
+        assert!(is_shown(&mut truth, OTHER, mode(1, 1), 41) && !is_shown(&mut truth, OTHER, mode(2, 2), 41));
+    }
+
+    /// Goal: whose session has ended may show to its host what it had not told, until it hears of that; nobody else may.
+    #[test]
+    fn who_was_evicted_shows_it_to_its_host() {
+        let mut truth = held();
+        let shows =
+            |truth: &Truth, host, at| truth.was_never_told(host, &KEY, State::Seen(Some(mode(2, 1))), at);
+        truth.is_held_in_vain(30, Ino(9), HOST, true);
+        assert!(is_shown(&mut truth, OTHER, mode(1, 1), 31), "nobody knows whether it is told");
+        truth.is_held_in_vain(35, Ino(9), HOST, false);
+        assert!(is_shown(&mut truth, OTHER, mode(1, 1), 36) && !is_shown(&mut truth, OTHER, mode(2, 1), 36));
+        assert!(shows(&truth, HOST, 50) && !shows(&truth, OTHER, 50));
+        truth.is_held_no_more(60, Ino(9), LIFE);
+        assert!(shows(&truth, HOST, 60) && !shows(&truth, HOST, 61));
     }
 
     /// Goal: of several changes of one inode in one step each may be shown.

@@ -194,6 +194,10 @@ impl Vfs {
         if hub.lending.on && hub.truth.was_lost_since(&key, state, since) {
             return hub.coverage.hit("a mount showed what a power cut took");
         }
+        // Nor has one whose session has ended heard that what it had not told is lost.
+        if hub.truth.was_never_told(Hub::host_of(self.id.life), &key, state, self.asked) {
+            return hub.coverage.hit("a mount showed what it had not told, and lost");
+        }
         hub.fail(format!("{}: {what}", self.id));
     }
 
@@ -261,7 +265,9 @@ impl Vfs {
                 // Until that call returns, others on this machine may find what was there before (promises).
                 match self.kernel(|k| k.is_changing(dir, name)) {
                     true => {
-                        self.hub.borrow_mut().coverage.hit("a valid name was looked at beside an own change")
+                        let hub = &mut *self.hub.borrow_mut();
+                        hub.beside_own.insert(self.id);
+                        hub.coverage.hit("a valid name was looked at beside an own change");
                     }
                     false => self.shows_name(dir, name, leads),
                 }

@@ -5,6 +5,7 @@ mod copies;
 mod daemons;
 mod detour;
 mod end;
+mod held;
 mod idle;
 mod lent;
 mod mishaps;
@@ -16,7 +17,7 @@ mod upkeep;
 
 pub use end::INODE_TABLE;
 pub use lent::is_hearer;
-pub use seats::HEARERS;
+pub use seats::{HEARERS, TELLER};
 
 use crate::hub::{CallId, Hub, HubRef, LaneId, METADS_MAX};
 use crate::metad::{Faulty, Metad};
@@ -166,6 +167,7 @@ impl World {
             self.events += 1;
             self.event(event);
             self.flush();
+            self.look_at_held();
             self.look_at_leases();
         }
         self.report()

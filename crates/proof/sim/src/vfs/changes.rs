@@ -168,8 +168,12 @@ impl Vfs {
     /// chmod(2)
     pub async fn chmod(&self, name: &[u8], mode: Mode) -> Result<(), Errno> {
         let ino = self.find(name).await?;
-        let attr =
-            self.ask(self.lane.setattr(ino, SetAttr { mode: Some(mode), ..SetAttr::default() })).await?;
+        self.change_open(ino, SetAttr { mode: Some(mode), ..SetAttr::default() }).await
+    }
+
+    /// fchmod(2), fchown(2), futimens(3)
+    pub async fn change_open(&self, ino: Ino, set: SetAttr) -> Result<(), Errno> {
+        let attr = self.ask(self.lane.setattr(ino, set)).await?;
         let now = self.jiffies();
         self.kernel(|k| k.answered(ino, &attr, From::Change, 0, now));
         Ok(())

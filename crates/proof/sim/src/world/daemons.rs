@@ -106,6 +106,9 @@ impl World {
             if !m.last {
                 hub.coverage.hit("opens and locks were reclaimed in parts");
             }
+            if m.holds.is_some() {
+                hub.coverage.hit("held files were reported to a new term");
+            }
             if hub.canary == Some(Canary::ForgetsLocks) {
                 m.locks.clear();
             }

@@ -22,7 +22,7 @@ pub const INODE_TABLE: u8 = 2;
 /// That of growths that were given up while their owners may have been copying.
 const DEAD_GROWTH_TABLE: u8 = 14;
 /// What must become 0 once nobody does anything.
-const LEFT_OVER: [&str; 14] = [
+const LEFT_OVER: [&str; 15] = [
     "transactions",
     "moves",
     "seals",
@@ -37,6 +37,7 @@ const LEFT_OVER: [&str; 14] = [
     "locks",
     "lock_waits",
     "appended_files",
+    "held_files",
 ];
 
 /// How far the end has come.

@@ -2,7 +2,7 @@
 //! waits for that to be over; and nothing that others use was changed by a shard itself.
 
 use super::World;
-use super::seats::{HEARERS, Recalled, Seat};
+use super::seats::{HEARERS, Recalled, Seat, TELLER};
 use crate::hub::{Hub, LaneId};
 
 /// Every so many events.
@@ -140,5 +140,5 @@ impl World {
 
 /// Does this lane do nothing but hear recalls?
 pub fn is_hearer(lane: &LaneId) -> bool {
-    lane.lane >= HEARERS as u32
+    (HEARERS..TELLER).contains(&(lane.lane as usize))
 }

@@ -78,11 +78,15 @@ impl Mood {
             deck.extend((0..times).map(|_| RECALLS));
         }
         deck.push(1);
+        if hub.deeds.theme == Theme::Histories {
+            // metad loses its power.
+            deck.extend([1; 8]);
+        }
         if hub.deeds.theme == Theme::Syncs {
             // Storage loses its power.
             deck.extend([4; 12]);
         }
-        if matches!(hub.deeds.theme, Theme::Names | Theme::Pages) {
+        if matches!(hub.deeds.theme, Theme::Names | Theme::Pages | Theme::Histories) {
             // Clients are killed, and stand still.
             deck.extend([10, 11, 11].repeat(4));
         }

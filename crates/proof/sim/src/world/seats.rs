@@ -5,7 +5,7 @@ use crate::Canary;
 use crate::appends::Broken;
 use crate::book::Book;
 use crate::drive::SimLane;
-use crate::hub::{Hub, LaneId};
+use crate::hub::{Hub, LaneId, METADS_MAX};
 use crate::kernel::Release;
 use crate::lending::hear_events;
 use crate::locking::keep_locks;
@@ -16,11 +16,12 @@ use crate::port::{SharedRef, SimPort};
 use crate::program::{Actor, BookRef, attach, keep_house, keep_synced};
 use crate::queue::Event;
 use crate::task::Task;
+use crate::telling::keep_telling;
 use skep_client::limits::{
     AHEAD_BYTES_MAX, AHEAD_FIRST, CHANGED_MAX, KEPT_OPENS_MAX, KEPT_OPENS_MS, TOLD_AT_ONCE,
 };
 use skep_client::{Lane, Limits, Shared};
-use skep_types::{Millis, NodeId, ShardId};
+use skep_types::{Ino, Millis, NodeId, ShardId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,6 +37,8 @@ const SYNCER: usize = LANES + 3;
 pub(super) const LOOKER: usize = LANES + 4;
 /// From here on lanes that hear what servers tell, one for each metadata server.
 pub const HEARERS: usize = LANES + 5;
+/// The lane that tells what is kept of files that are held. (In seeds that have none it does not exist.)
+pub const TELLER: usize = HEARERS + METADS_MAX;
 
 /// By server: when the oldest recall went out that is not confirmed, and when that was seen first.
 pub type Recalled = BTreeMap<NodeId, (Millis, u64)>;
@@ -52,6 +55,8 @@ pub struct Seat {
     pub lapses: u64,
     /// Recalls that are to be confirmed.
     pub recalled: Recalled,
+    /// What it holds, or held when somebody looked last, and whether something of it was to be told then.
+    pub held: BTreeMap<Ino, bool>,
     dead_since: Option<u64>,
 }
 
@@ -72,6 +77,7 @@ impl World {
             vacant: true,
             lapses: 0,
             recalled: Recalled::new(),
+            held: BTreeMap::new(),
             dead_since: None,
         });
         self.begin_life(number, false);
@@ -92,7 +98,7 @@ impl World {
         let shared = Rc::new(RefCell::new(Shared::new(limits)));
         let books = {
             let seat = &mut self.seats[number];
-            (seat.lapses, seat.recalled) = (0, Recalled::new());
+            (seat.lapses, seat.recalled, seat.held) = (0, Recalled::new(), BTreeMap::new());
             (seat.life, seat.shared, seat.vacant, seat.dead_since) = (life, shared.clone(), false, None);
             seat.books.clone()
         };
@@ -133,6 +139,10 @@ impl World {
         }
         let (id, lane) = self.lane(life, SYNCER, &shared);
         self.spawn(id, keep_synced(lane));
+        if limits.holds {
+            let (id, lane) = self.lane(life, TELLER, &shared);
+            self.spawn(id, keep_telling(self.hub.clone(), lane, id));
+        }
         let (id, lane) = self.lane(life, LOOKER, &shared);
         self.spawn(id, look_on(self.hub.clone(), lane, shared, id));
     }
@@ -241,6 +251,7 @@ impl World {
         }
         self.hub.borrow_mut().say(format_args!("the client in life {life} is gone"));
         self.hub.borrow_mut().stopped.remove(&life);
+        self.mount_is_gone(at);
         self.leave_the_kernel(life);
         self.network.remove_client(life, &mut self.hub.borrow_mut(), &mut self.queue);
         self.hub.borrow_mut().fields.client_gone(life);
@@ -329,6 +340,7 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         // No more than one handle reads ahead in half of them.
         ahead_bytes: if seed & 1024 == 0 { AHEAD_BYTES_MAX } else { AHEAD_FIRST },
         canary_keeps_ahead: canary == Some(Canary::ReadsOldAhead),
+        canary_forgets_questions: canary == Some(Canary::HoldsWhatWasAsked),
         canary_unknown_is_gone: canary == Some(Canary::AnswerOvertakesNotify),
         ..Limits::default()
     }

@@ -1,0 +1,144 @@
+//! Files of a book that its mount holds. What is done to one stands in no record before its mount tells it: so two things that
+//! hold of all else do not hold of it. What was acknowledged goes with the mount, or with its session; and a power cut that
+//! takes the record of the Tell takes steps that came long before it, and not those that came in between; one that comes before
+//! the Tell takes none of them, though it may take steps in between.
+//!
+//! What is excused is exactly that: of a file of which something waited to be told when its last step ended, that its mount
+//! does not hold any more, and of which no record of a Tell is left, mode and owner are those that records say, and content is
+//! that or any of what was written since. All else is compared as ever; and where the mount lives on, the next fsync of the
+//! file must fail.
+
+use crate::book::Book;
+use crate::drive::Open;
+use crate::program::Actor;
+use skep_model::{At, Fill, Fs, Handle, NAMES, Op, OpenHow as OpenFlags, Path};
+use skep_types::{Ino, SetAttr, SetTime, Timestamp};
+use std::collections::BTreeSet;
+
+/// Of a hundred steps of who holds a file so many are with that.
+const HELD: u64 = 60;
+/// Bytes of such a write at most, and where it begins.
+const SMALL: u32 = 300;
+
+/// A file that is held, or was.
+#[derive(Debug)]
+pub struct Gathered {
+    /// On the server.
+    server: Ino,
+    /// The oracle after steps behind which nothing of the file waited to be told, by their number.
+    told: Vec<(u64, Fs)>,
+    /// Something waited to be told when the last step ended behind which it was held.
+    has_news: bool,
+}
+
+impl Gathered {
+    /// What records say of it, of those of steps before `step`.
+    pub fn as_recorded(&self, step: u64) -> Option<&Fs> {
+        self.told.iter().rfind(|(number, _)| *number < step).map(|(_, fs)| fs)
+    }
+}
+
+/// The file in `state` is as in `told`.
+pub fn take_back(state: &mut Fs, ino: Ino, told: &Fs) -> bool {
+    let (Ok(stat), Ok(_)) = (told.stat(ino), state.stat(ino)) else { return false };
+    state.take_content(ino, told);
+    let owner = SetAttr { uid: Some(stat.uid), gid: Some(stat.gid), ..SetAttr::default() };
+    let mode = SetAttr { mode: Some(stat.mode), ..SetAttr::default() };
+    [owner, mode].iter().all(|set| state.setattr(ino, set, Timestamp::default()).is_ok())
+}
+
+impl Actor {
+    /// Something with a file that is held, now and then: by chance alone few of them are changed before they are closed.
+    pub(crate) fn with_held(&self) -> Option<Op> {
+        let (book, hub, shared) = (self.book.borrow(), &mut *self.hub.borrow_mut(), self.shared.borrow());
+        if !hub.lending.holds || !hub.rng.percent(HELD) {
+            return None;
+        }
+        let is_held = |open: &Open| shared.inodes.get(open.ino).is_some_and(|inode| inode.hold.is_some());
+        let held: Vec<Handle> =
+            book.opens.iter().filter(|(_, open)| is_held(open)).map(|(handle, _)| *handle).collect();
+        let drawn = hub.rng.below(1 << 20) as u32;
+        if held.is_empty() {
+            let handle = (0..4).map(Handle).find(|handle| !book.opens.contains_key(handle))?;
+            let path = Path::new(&[(drawn % 16) as u8 % NAMES.len() as u8]);
+            let how = OpenFlags {
+                read: true,
+                write: true,
+                append: false,
+                truncate: false,
+                create: true,
+                exclusive: true,
+            };
+            return Some(Op::Open { path, handle, how, mode: 0o644, kill: false });
+        }
+        let handle = hub.rng.pick(&held);
+        let at = At::Handle(handle);
+        Some(match drawn % 10 {
+            0..=3 => Op::Chmod { at, mode: 0o400 + drawn / 16 % 0o400 },
+            4 => Op::Chown { at, uid: Some(drawn / 16 % 3), gid: Some(drawn / 64 % 3) },
+            5 => Op::Utimens { at, atime: Some(SetTime::Now), mtime: None },
+            6..=8 => {
+                let fill = Fill { tag: drawn, len: 1 + drawn / 16 % SMALL };
+                Op::Write { handle, offset: u64::from(drawn / 64 % SMALL), fill, kill: false }
+            }
+            _ => Op::Fsync { handle },
+        })
+    }
+
+    /// A step has ended as it must: which files of the book are held now, and of which something waits to be told.
+    pub(crate) fn note_held(&self, op: &Op) {
+        let (book, hub) = (&mut *self.book.borrow_mut(), &mut *self.hub.borrow_mut());
+        if !hub.lending.holds {
+            return;
+        }
+        let shared = self.shared.borrow();
+        let held = |ino: Ino| shared.inodes.get(ino).filter(|inode| inode.hold.is_some());
+        let Book { gathered, fs, opens, number, .. } = book;
+        if let Op::Open { handle, .. } = op
+            && let (Ok((ino, _)), Some(open)) = (fs.handle(*handle), opens.get(handle))
+            && held(open.ino).is_some()
+        {
+            let new = Gathered { server: open.ino, told: Vec::new(), has_news: false };
+            gathered.entry(ino).or_insert(new);
+        }
+        gathered.retain(|_, file| match held(file.server) {
+            Some(inode) => {
+                file.has_news = inode.has_news();
+                if !file.has_news {
+                    file.told.push((*number, fs.clone()));
+                }
+                true
+            }
+            None => file.has_news || hub.tells.contains_key(&file.server),
+        });
+    }
+
+    /// Files of which something is lost that was acknowledged, and not told; or told, and a power cut took that.
+    pub(crate) fn never_told(&self) -> BTreeSet<Ino> {
+        let (book, hub, shared) = (self.book.borrow(), self.hub.borrow(), self.shared.borrow());
+        let is_held = |ino: Ino| shared.inodes.get(ino).is_some_and(|inode| inode.hold.is_some());
+        let lost = book.gathered.iter().filter(|(_, file)| {
+            file.has_news && !is_held(file.server) && !hub.tells.contains_key(&file.server)
+        });
+        lost.map(|(ino, _)| *ino).collect()
+    }
+
+    /// Files of which something was acknowledged before a power cut, and told behind it, or is still to be: that is kept, though
+    /// steps before it are lost that had records.
+    pub(crate) fn told_since(&self) -> BTreeSet<Ino> {
+        let (book, hub, shared) = (self.book.borrow(), self.hub.borrow(), self.shared.borrow());
+        let is_held = |ino: Ino| shared.inodes.get(ino).is_some_and(|inode| inode.hold.is_some());
+        let is_told = |ino: Ino| hub.tells.contains_key(&ino) && hub.told_since_cut.contains(&ino);
+        let kept = book
+            .gathered
+            .iter()
+            .filter(|(_, file)| file.has_news && (is_held(file.server) || is_told(file.server)));
+        kept.map(|(ino, _)| *ino).collect()
+    }
+
+    /// The record that told of this file of the book.
+    pub(crate) fn told_at(&self, book: &Book, ino: Ino) -> Option<crate::hub::Place> {
+        let file = book.gathered.get(&ino)?;
+        self.hub.borrow().tells.get(&file.server).copied()
+    }
+}
