@@ -18,6 +18,7 @@ mod deletion;
 mod evicted;
 mod failing;
 mod formats;
+mod fresh;
 mod full;
 mod gone;
 mod http;
