@@ -54,9 +54,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // It was told before, by a try of which nobody knew what became; what was written since was not.
                 Err(refusal) if refusal.status == Status::NOT_HELD => {}
                 // Another mount has cut the file since: the targets tell what is left.
-                Err(refusal) if refusal.status == Status::STALE_SIZE => {
-                    self.fresh_attr(ino).await?;
-                }
+                Err(refusal) if refusal.status == Status::STALE_SIZE => self.learn_end(ino).await?,
                 result => return result,
             }
         }
@@ -137,10 +135,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// Is there something of it that was not told yet?
+    /// Is there something of it that was not told yet, if only that nothing more is?
     fn has_more(&self, ino: Ino) -> bool {
-        self.shared
-            .with(|s| s.inodes.get(ino).is_some_and(|inode| inode.mark_is_doubtful() || inode.has_news()))
+        let has_more = |inode: &Inode| inode.mark_is_doubtful() || inode.has_news() || inode.is_ending();
+        self.shared.with(|s| s.inodes.get(ino).is_some_and(has_more))
+    }
+
+    /// Another mount may have cut the file: its shard says how often that was, and the targets where it ends. (Not by what is
+    /// known here, which would have this told first.)
+    pub(crate) async fn learn_end(&self, ino: Ino) -> Result<(), Refusal> {
+        let AttrReply { attr, live } = self.ask_attr(ino).await?;
+        Box::pin(self.shown(attr, live)).await.map(drop)
     }
 
     /// Where the file was cut since something of the mark was written, the targets tell what is left of it.

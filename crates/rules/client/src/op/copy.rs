@@ -178,8 +178,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let inode = s.inodes.get(ino)?;
             let mark = inode.mark.filter(|mark| mark.size >= end)?;
-            // Of what is held nobody asks before that is told as well.
-            let told = inode.attr.as_ref().is_some_and(|attr| attr.size >= end) || inode.is_told_later();
+            let told = inode.attr.as_ref().is_some_and(|attr| attr.size >= end);
             let telling = inode.telling().filter(|telling| telling.point.0 == mark.generation);
             Some((mark, inode.cuts, told, telling))
         });
@@ -193,7 +192,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Ok(false)
             }
             Err(refusal) if refusal.status == Status::STALE_SIZE => {
-                self.fresh_attr(ino).await?;
+                self.learn_end(ino).await?;
                 Ok(false)
             }
             result => result.map(|()| true),

@@ -36,7 +36,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// waited for, so the file is to be looked at again.
     pub(crate) async fn waits_for_hold(&self, ino: Ino, view: &View, end: u64) -> Result<bool, Refusal> {
         if view.tells {
-            self.until_told(ino).await?;
+            self.tell_first(ino).await?;
         } else if view.moves {
             self.grow(ino, end).await?;
         }
@@ -192,20 +192,26 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// server something, so one that hangs lets nobody wait who asks for files of another. Says in how many milliseconds it wants
     /// to be called again at the latest ([`Port::is_asked`] asks for it sooner).
     pub async fn tell_held(&self) -> u64 {
-        let mut silent = BTreeSet::new();
-        while let Some(next) = self.shared.with(|s| s.next_to_tell(self.port.boot(), &silent)) {
+        let (mut silent, mut stuck) = (BTreeSet::new(), BTreeSet::new());
+        while let Some(next) = self.shared.with(|s| s.next_to_tell(self.port.boot(), &silent, &stuck)) {
             let told = match next.is_asked {
                 true => self.in_time(self.tell_asked(next.ino)).await,
                 false => self.in_time(self.tell_first(next.ino)).await,
             };
             let is_to_tell = told.is_err_and(|refusal| !is_gone(refusal.status));
+            self.shared.with(|s| {
+                s.holds.tried(&next, is_to_tell, self.port.boot());
+                // It may have been a target, which is in the way of its own files only.
+                if is_to_tell && s.nodes.silences().any(|(node, _)| node == next.node) {
+                    silent.insert(next.node);
+                }
+            });
             if is_to_tell {
-                silent.insert(next.node);
+                stuck.insert(next.ino);
             }
-            self.shared.with(|s| s.holds.tried(&next, is_to_tell, self.port.boot()));
         }
         let next = self.shared.with(|s| s.holds.next_ms(self.port.boot()));
-        if silent.is_empty() { next.unwrap_or(HOUSEKEEPING_MAX_MS) } else { HOLD_AGAIN_MS }
+        if stuck.is_empty() { next.unwrap_or(HOUSEKEEPING_MAX_MS) } else { HOLD_AGAIN_MS }
     }
 
     /// Somebody waits for it: it is told, if only that there is nothing to tell.
@@ -238,14 +244,20 @@ impl Shared {
 
     /// Attributes of a file that is held, as programs see them.
     pub(crate) fn held_attr(&self, ino: Ino, now: Millis) -> Option<Attr> {
-        let inode = self.inodes.get(ino).filter(|inode| inode.is_held(now))?;
+        let inode = self.inodes.get(ino).filter(|inode| inode.is_held(now) && !inode.end_is_open())?;
         Some(inode.with_mark(inode.attr.clone()?))
     }
 
-    /// What is to be told next, of servers to which no other lane tells something, and not of these.
-    fn next_to_tell(&mut self, now: Millis, silent: &BTreeSet<NodeId>) -> Option<ToTell> {
+    /// What is to be told next, of servers to which no other lane tells something, and none of these.
+    fn next_to_tell(
+        &mut self,
+        now: Millis,
+        silent: &BTreeSet<NodeId>,
+        stuck: &BTreeSet<Ino>,
+    ) -> Option<ToTell> {
         let Self { holds, map, .. } = self;
-        holds.next(now, |ino| map.leader(ino.shard()).filter(|node| !silent.contains(node)))
+        let node = |ino: Ino| map.leader(ino.shard()).filter(|node| !silent.contains(node));
+        holds.next(now, |ino| node(ino).filter(|_| !stuck.contains(&ino)))
     }
 
     /// What this name leads to, if it is a file that is held.

@@ -4,7 +4,8 @@ use crate::lane::Lane;
 use crate::limits::CLOSES_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{Handle, Shared};
-use skep_types::{Errno, Ino};
+use skep_types::{Errno, Ino, Millis};
+use skep_wire::meta::OpenMode;
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A program closes a descriptor: size and time are committed, so that the next open, on whatever
@@ -34,7 +35,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let Some(file) = file else { return };
         let (ino, last) = self.shared.with(|s| {
             let inode = s.inodes.entry(file.ino);
-            let is_last = inode.uses() == 1;
+            // Beside opens that may come to nothing.
+            let is_last = inode.readers + inode.writers == 1;
             if is_last {
                 // What is done to it from now on is told at once.
                 inode.end_keeping();
@@ -54,25 +56,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 None => self.port.work_waits(),
             }
         }
-        // Of two that went at once neither was the last.
-        let is_left = self.shared.with(|s| {
-            let inode = s.inodes.entry(ino);
-            inode.uses() == 1 && inode.has_news() && inode.end_keeping()
-        });
-        if is_left && let Err(refusal) = self.commit(ino).await {
-            self.port.log(format_args!(
-                "inode {ino}: what became of it could not be told at its close: {refusal}"
-            ));
-        }
-        let now = self.port.now();
-        let (first, full) = self.shared.with(|s| {
-            let inode = s.inodes.entry(ino);
-            match file.mode.writes() {
-                true => inode.writers = inode.writers.saturating_sub(1),
-                false => inode.readers = inode.readers.saturating_sub(1),
+        // Of two that went at once neither was the last: seen in the step in which it goes.
+        let mut closed = self.shared.with(|s| s.closes_handle(ino, file.mode, true, self.port.now()));
+        if closed.is_none() {
+            if let Err(refusal) = self.commit(ino).await {
+                self.port.log(format_args!(
+                    "inode {ino}: what became of it could not be told at its close: {refusal}"
+                ));
             }
-            (s.unused(ino, now), s.closes.len() >= CLOSES_MAX)
-        });
+            closed = self.shared.with(|s| s.closes_handle(ino, file.mode, false, self.port.now()));
+        }
+        let (first, full) = closed.unwrap_or_default();
         if full {
             self.send_closes().await;
         } else if first {
@@ -93,5 +87,28 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if is_closed {
             self.port.work_waits();
         }
+    }
+}
+
+impl Shared {
+    /// A handle of the file goes. Has housekeeping new work, and are there too many closes? `None`: it is the last, and something
+    /// is to be told first, if it is `told_first`.
+    fn closes_handle(
+        &mut self,
+        ino: Ino,
+        mode: OpenMode,
+        told_first: bool,
+        now: Millis,
+    ) -> Option<(bool, bool)> {
+        let inode = self.inodes.entry(ino);
+        if told_first && inode.readers + inode.writers == 1 && inode.has_news() {
+            inode.end_keeping();
+            return None;
+        }
+        match mode.writes() {
+            true => inode.writers = inode.writers.saturating_sub(1),
+            false => inode.readers = inode.readers.saturating_sub(1),
+        }
+        Some((self.unused(ino, now), self.closes.len() >= CLOSES_MAX))
     }
 }

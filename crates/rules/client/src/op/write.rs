@@ -59,7 +59,7 @@ pub(crate) struct View {
     pub begun: Begun,
     /// Content that is kept is to be in its chunks first.
     pub moves: bool,
-    /// A lane tells what is kept: what is written then could be taken for older than a time that a program gave.
+    /// What is kept is told first: what is written could be taken for older than a time that a program gave.
     pub tells: bool,
 }
 
@@ -532,7 +532,7 @@ impl Shared {
             truncations: inode.truncations,
             begun: inode.begin(),
             moves: inode.has_content_to_move(),
-            tells: inode.is_being_told(),
+            tells: inode.may_have_told_a_time(),
         }
     }
 }

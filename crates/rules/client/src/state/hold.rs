@@ -3,7 +3,7 @@
 //! section 9.
 
 use super::Inode;
-use crate::limits::{HOLD_MS, HOLDS_ASKED_MAX};
+use crate::limits::{HOLD_AGAIN_MS, HOLD_MS, HOLDS_ASKED_MAX};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -137,9 +137,14 @@ impl Inode {
         self.hold.as_ref().is_some_and(|hold| hold.is_being_told)
     }
 
-    /// Is what was written to its chunks told with all else that is kept, before anybody asks?
-    pub fn is_told_later(&self) -> bool {
-        self.hold.as_ref().is_some_and(|hold| !hold.is_being_told && !hold.is_ending)
+    /// Is nothing more of it kept, and that is to be told?
+    pub fn is_ending(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.is_ending)
+    }
+
+    /// Could a write be taken for older than a time that a program gave before it, and that may have been told?
+    pub fn may_have_told_a_time(&self) -> bool {
+        self.is_being_told() || self.is_ending() && self.given_time().is_some()
     }
 
     /// It has chunks, and content that is kept is not in them yet.
@@ -211,7 +216,7 @@ impl Inode {
     /// Keeps a change of attributes, if it is one that may be kept: all that has to do with rights beyond the mode (set-id
     /// bits, ACLs, capabilities) is the shard's to decide. Gives the attributes after it.
     pub fn keep_attr(&mut self, set: &SetAttr, (now, wall): (Millis, Timestamp)) -> Option<Attr> {
-        let attr = self.with_mark(self.attr.clone()?);
+        let attr = self.with_mark(self.attr.clone().filter(|_| !self.end_is_open())?);
         let hold = self.hold.as_mut().filter(|hold| hold.is_good(now))?;
         const PLAIN: u32 = Attr::NO_ACL | Attr::NO_CAPABILITY;
         let modes = attr.mode | set.mode.unwrap_or(0);
@@ -353,8 +358,8 @@ impl Holds {
     pub fn next(&mut self, now: Millis, node: impl Fn(Ino) -> Option<NodeId>) -> Option<ToTell> {
         let free = |ino: &Ino| node(*ino).filter(|node| !self.telling.contains(node));
         let asked = self.questions.iter().position(|ino| free(ino).is_some());
-        let is_old = |(since, ino): &(Millis, Ino)| now.since(*since) >= HOLD_MS && free(ino).is_some();
-        let old = if asked.is_some() { None } else { self.by_age.iter().position(is_old) };
+        let mut old = self.by_age.iter().take_while(|(since, _)| now.since(*since) >= HOLD_MS);
+        let old = if asked.is_some() { None } else { old.position(|(_, ino)| free(ino).is_some()) };
         let ino = match (asked, old) {
             (Some(at), _) => self.questions.remove(at)?,
             (None, at) => self.by_age.remove(at?)?.1,
@@ -373,7 +378,11 @@ impl Holds {
         self.telling.remove(&tried.node);
         match (again, tried.is_asked) {
             (true, true) => self.ask(tried.ino, true),
-            (true, false) => self.began(tried.ino, Millis(now.0.saturating_sub(HOLD_MS))),
+            (true, false) => {
+                // It is the oldest still.
+                self.by_age.push_front((Millis(now.0.saturating_sub(HOLD_MS)), tried.ino));
+                *self.shards.entry(tried.ino.shard()).or_default() += 1;
+            }
             _ => {}
         }
     }
@@ -381,7 +390,9 @@ impl Holds {
     /// In how many milliseconds there is one.
     pub fn next_ms(&self, now: Millis) -> Option<u64> {
         let (since, _) = self.by_age.front()?;
-        Some(HOLD_MS.saturating_sub(now.since(*since)).max(1))
+        // One that is old enough waits for its server, which another lane tells something.
+        let left = HOLD_MS.saturating_sub(now.since(*since));
+        Some(if left == 0 { HOLD_AGAIN_MS } else { left })
     }
 
     /// Those that are held for less than [`HOLD_MS`], with some that are held no longer.

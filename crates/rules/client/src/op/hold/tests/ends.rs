@@ -155,3 +155,68 @@ fn a_silent_server_has_one_lane_waiting() {
     block_on(first);
     assert_eq!(asked(&cluster, &[Tell::KIND]), 2);
 }
+
+/// Goal: where the shard does not believe how far a file was written, it is asked, and the targets are, and then it is told: once
+/// more, and not without an end.
+#[test]
+fn a_size_that_is_not_believed_is_asked_for() {
+    let cluster = cluster();
+    let (lane, _, _) = holding(&cluster);
+    let file = block_on(make(&lane, b"f")).unwrap();
+    write(&lane, &file, 0, &[1; 9_000]);
+    block_on(lane.setattr(file.attr.ino, mode(0o600))).unwrap();
+    cluster.borrow_mut().fail(Tell::KIND, &[Fault::Refuse(Status::STALE_SIZE)]);
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    let told = on_shard(&cluster, file.attr.ino);
+    assert_eq!((told.size, told.mode, asked(&cluster, &[Tell::KIND])), (9_000, 0o600, 2));
+}
+
+/// Goal: while it is in doubt where a held file ends nobody is answered by what is known here, which may be what it was when it was
+/// made.
+#[test]
+fn an_end_in_doubt_is_asked_for() {
+    let cluster = cluster();
+    let (lane, ear, _) = holding(&cluster);
+    let file = block_on(make(&lane, b"f")).unwrap();
+    write(&lane, &file, 0, &[1; 9_000]);
+    cluster.borrow_mut().restarts();
+    listens(&ear);
+    block_on(ear.housekeeping());
+    assert_eq!(cluster.borrow().shard.holds.reported, [file.attr.ino]);
+    assert_eq!(block_on(lane.getattr(file.attr.ino)).unwrap().size, 9_000);
+    assert_eq!(block_on(lane.setattr(file.attr.ino, mode(0o600))).unwrap().size, 9_000);
+    assert_eq!(read(&lane, &file, 0, 20_000), [1; 9_000]);
+}
+
+/// Goal: what is written to chunks when a given time may have been told comes behind that time.
+#[test]
+fn a_write_behind_a_time_in_doubt_comes_behind_it() {
+    let cluster = cluster();
+    let (lane, _, _) = holding(&cluster);
+    let file = block_on(make(&lane, b"f")).unwrap();
+    write(&lane, &file, 0, &[1; 9_000]);
+    block_on(lane.setattr(file.attr.ino, times(77))).unwrap();
+    tells_in_vain(&cluster, &lane, &file);
+    write(&lane, &file, 0, b"behind");
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    assert!(on_shard(&cluster, file.attr.ino).mtime != given(77));
+}
+
+/// Goal: of two handles that go at the same moment one tells what is left to tell.
+#[test]
+fn two_last_handles_lose_nothing() {
+    let cluster = cluster();
+    let (lane, _, other_lane) = holding(&cluster);
+    let file = block_on(make(&lane, b"f")).unwrap();
+    let second = block_on(other_lane.open(file.attr.ino, BOTH)).unwrap();
+    block_on(lane.setattr(file.attr.ino, mode(0o600))).unwrap();
+    let (mut one, mut two) = (pin!(lane.release(file.handle)), pin!(other_lane.release(second.handle)));
+    let mut ended = [false; 2];
+    while ended != [true; 2] {
+        ended[0] = ended[0] || step(one.as_mut()).is_ready();
+        ended[1] = ended[1] || step(two.as_mut()).is_ready();
+    }
+    assert_eq!(on_shard(&cluster, file.attr.ino).mode, 0o600);
+    let again = block_on(lane.open(file.attr.ino, BOTH)).unwrap();
+    assert_eq!(block_on(lane.fsync(again.handle)), Ok(()));
+}
