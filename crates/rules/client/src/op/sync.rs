@@ -25,6 +25,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
         let (FileHandle { ino, .. }, _going) = self.through_file(handle)?;
         let result = async {
+            // Nobody else waits for this mount to tell what is on stable storage.
+            self.shared.with(|s| s.inodes.get_mut(ino).map(Inode::end_keeping));
             self.sync_and_commit(ino).await?;
             self.sync_shard(ino.shard()).await
         };

@@ -179,10 +179,11 @@ impl Inode {
         self.hold.as_mut().map(|hold| hold.is_ending = true).is_some()
     }
 
-    /// A lane begins to tell it, if there is something to tell or that is waited for, and gives what came of it to
+    /// A lane begins to tell it, if there is something to tell, or to commit, or that is waited for, and gives what came of it to
     /// [`Inode::was_told`] or [`Inode::was_not_told`]. Whether the shard heard it may never be known, so nothing more is kept.
     pub fn begin_telling(&mut self) -> Option<News> {
-        let hold = self.hold.as_mut().filter(|hold| hold.is_ending || !hold.news.is_empty())?;
+        let commits = self.mark.is_some();
+        let hold = self.hold.as_mut().filter(|hold| commits || hold.is_ending || !hold.news.is_empty())?;
         debug_assert!(!hold.is_being_told, "two lanes tell it");
         (hold.is_being_told, hold.is_ending) = (true, true);
         Some(hold.news.clone())

@@ -220,3 +220,21 @@ fn two_last_handles_lose_nothing() {
     let again = block_on(lane.open(file.attr.ino, BOTH)).unwrap();
     assert_eq!(block_on(lane.fsync(again.handle)), Ok(()));
 }
+
+/// Goal: a file of which something is committed is held no longer, whatever else there is to tell: nobody waits for a mount that was
+/// killed behind an fsync.
+#[test]
+fn a_commit_ends_the_hold() {
+    for len in [0, 500, 9_000] {
+        let cluster = cluster();
+        let (lane, _, _) = holding(&cluster);
+        let file = block_on(make(&lane, b"f")).unwrap();
+        if len > 0 {
+            write(&lane, &file, 0, &alloc::vec![1; len]);
+        }
+        block_on(lane.fsync(file.handle)).unwrap();
+        assert!(cluster.borrow().shard.holds.by.is_empty());
+        assert_eq!(on_shard(&cluster, file.attr.ino).size, len as u64);
+        assert_eq!(asked(&cluster, &[Tell::KIND]), 1);
+    }
+}
