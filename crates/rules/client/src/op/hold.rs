@@ -43,7 +43,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(view.tells || view.moves)
     }
 
-    /// The same where only its content matters.
+    /// As [`Lane::tell_first`], where only its content matters.
     pub(crate) async fn tell_content_first(&self, ino: Ino) -> Result<(), Refusal> {
         match self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.held_content().is_some())) {
             true => self.tell_first(ino).await,
