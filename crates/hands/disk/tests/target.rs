@@ -71,6 +71,7 @@ fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<Write
         floor: 0,
         sync: false,
         uncut: None,
+        later: None,
     };
     write_chunk(target, &m, data)
 }

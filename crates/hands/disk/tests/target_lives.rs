@@ -52,7 +52,16 @@ fn chunk(ino: u64) -> ChunkId {
 
 fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<WriteChunkReply, Done> {
     let (id, owner) = (TargetId(101), Owner::default());
-    let m = WriteChunk { target: id, chunk: chunk(ino), offset, owner, floor: 0, sync: false, uncut: None };
+    let m = WriteChunk {
+        target: id,
+        chunk: chunk(ino),
+        offset,
+        owner,
+        floor: 0,
+        sync: false,
+        uncut: None,
+        later: None,
+    };
     write_chunk(target, &m, data)
 }
 

@@ -129,8 +129,16 @@ impl Bed {
     fn write(&mut self, file: u64) {
         self.version += 1;
         let (owner, sync) = (Owner::default(), self.rng.below(8) == 0);
-        let m =
-            WriteChunk { target: TARGET, chunk: chunk(file), offset: 0, owner, floor: 0, sync, uncut: None };
+        let m = WriteChunk {
+            target: TARGET,
+            chunk: chunk(file),
+            offset: 0,
+            owner,
+            floor: 0,
+            sync,
+            uncut: None,
+            later: None,
+        };
         self.story.push(format!("write {file} version {} sync {sync}", self.version));
         if !self.admits(m.clone()) {
             return self.is("a write to a bad target was refused");

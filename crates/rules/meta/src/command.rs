@@ -67,6 +67,8 @@ record! {
         8 => pub decided: Option<Decided>,
         /// The client holds the new file: nobody else is told anything of it before he has told what became of it.
         9 => pub holds: Option<bool>,
+        /// Who told of a file goes on holding it.
+        10 => pub keeps: Option<bool>,
     }
 }
 

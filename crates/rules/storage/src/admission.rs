@@ -264,6 +264,7 @@ mod tests {
                 floor: 0,
                 sync: false,
                 uncut: None,
+                later: None,
             })
         };
         let check = |a: &Admission, r| a.check(TargetId(101), Consistency::Good, &r).map_err(|e| e.status);

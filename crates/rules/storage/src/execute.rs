@@ -202,7 +202,7 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     if size == 0 && !payload.is_empty() {
         return Err(nameless());
     }
-    Ok(WriteChunkReply { size, blocks, life, cuts: Some(cuts) })
+    Ok(WriteChunkReply { size, blocks, life, cuts: Some(cuts), room: None })
 }
 
 /// The chunk file is missing, though something was written to it: removed, or cut to nothing, at the same moment. The

@@ -76,6 +76,7 @@ mod tests {
             floor: 0,
             sync: false,
             uncut: None,
+            later: None,
         };
         write_chunk(store, &m, &vec![1; len]).unwrap();
     }

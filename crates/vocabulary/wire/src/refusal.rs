@@ -52,6 +52,8 @@ impl Status {
     pub const ELSEWHERE: Self = Self(4125);
     /// The sender does not hold the file that it tells of: it has told that before, or its hold has ended otherwise.
     pub const NOT_HELD: Self = Self(4126);
+    /// The sender was not heard while others waited for the file that it held, and it was changed by others since.
+    pub const HOLD_PASSED: Self = Self(4127);
 
     /// A Linux error as status.
     pub fn errno(errno: Errno) -> Self {
@@ -96,6 +98,7 @@ impl fmt::Display for Status {
             Self::NOT_LEADER => "another server leads the shard",
             Self::ELSEWHERE => "the shard is somewhere else",
             Self::NOT_HELD => "this mount does not hold the file",
+            Self::HOLD_PASSED => "this mount was not heard, and others have changed the file since",
             Self::LOST_CHUNK => "a chunk file is missing or too short",
             _ => match self.as_errno() {
                 Some(errno) => return fmt::Display::fmt(&errno, f),

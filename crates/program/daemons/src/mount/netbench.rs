@@ -117,7 +117,13 @@ impl Netbench {
                 Instead::fabricate(len, &ReadChunkReply { size: offset.saturating_add(len.into()) })
             }
             StorageRequest::WriteChunk(WriteChunk { chunk, uncut, .. }) if drops(&chunk) => {
-                Instead::discard(&WriteChunkReply { size: 0, blocks: 0, life: NO_LIFE, cuts: uncut })
+                Instead::discard(&WriteChunkReply {
+                    size: 0,
+                    blocks: 0,
+                    life: NO_LIFE,
+                    cuts: uncut,
+                    room: None,
+                })
             }
             StorageRequest::PunchChunk(PunchChunk { chunk, .. })
             | StorageRequest::ReserveChunk(ReserveChunk { chunk, .. })
@@ -237,7 +243,16 @@ mod tests {
 
     fn write(ino: Ino) -> WriteChunk {
         let (owner, target) = (Owner::default(), TargetId(1));
-        WriteChunk { target, chunk: chunk(ino), offset: 5, owner, floor: 0, sync: true, uncut: Some(3) }
+        WriteChunk {
+            target,
+            chunk: chunk(ino),
+            offset: 5,
+            owner,
+            floor: 0,
+            sync: true,
+            uncut: Some(3),
+            later: None,
+        }
     }
 
     /// With one inode that was made through it.
@@ -273,7 +288,7 @@ mod tests {
         );
         let written = send(&netbench, &write(MADE), b"");
         assert_eq!(written.0, Discard::KIND);
-        let reply = WriteChunkReply { size: 0, blocks: 0, life: NO_LIFE, cuts: Some(3) };
+        let reply = WriteChunkReply { size: 0, blocks: 0, life: NO_LIFE, cuts: Some(3), room: None };
         assert_eq!(WriteChunkReply::from_bytes(&written.2.body), Ok(reply));
         let read = |ino| ReadChunk { target: TargetId(1), chunk: chunk(ino), offset: 5, len: 4 };
         let (kind, body, answer, into) = send(&netbench, &read(MADE), b"");

@@ -85,6 +85,7 @@ impl Place {
                     floor: 0,
                     sync: false,
                     uncut: None,
+                    later: None,
                 };
                 let body = target.write(&m, data).map_err(|refusal| refusal.to_string())?;
                 let reply = WriteChunkReply::from_bytes(&body).map_err(|e| e.to_string())?;

@@ -17,7 +17,16 @@ fn chunk(ino: u64) -> ChunkId {
 
 fn put_at(target: &Target, ino: u64, offset: u64, data: &[u8]) -> Result<Vec<u8>, Refusal> {
     let (owner, sync, floor) = (Owner::default(), false, 0);
-    let m = WriteChunk { target: target.id, chunk: chunk(ino), offset, owner, floor, sync, uncut: None };
+    let m = WriteChunk {
+        target: target.id,
+        chunk: chunk(ino),
+        offset,
+        owner,
+        floor,
+        sync,
+        uncut: None,
+        later: None,
+    };
     target.write(&m, data)
 }
 

@@ -491,6 +491,7 @@ fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId) -> Jo
         floor: write.layout.synced_floor(&piece.chunk),
         sync: write.sync,
         uncut: write.place.and_then(|place| place.uncut.get(&(piece.chunk, target)).copied()),
+        later: None,
     };
     let start = (piece.file_offset - write.offset) as usize;
     let mut job = Job::new(To::Target(target), WriteChunk::KIND, message.to_bytes(), false);

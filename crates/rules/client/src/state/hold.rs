@@ -53,6 +53,7 @@ impl News {
             commit,
             set,
             at: self.at,
+            keeps: None,
         }
     }
 

@@ -68,7 +68,7 @@ impl Shard {
 
     /// What was kept of a file is told.
     pub fn is_told(&mut self, mount: u64, m: &Tell, targets: &mut Targets) -> Result<Vec<u8>, Refusal> {
-        let Tell { ino, content, commit, set, at } = m;
+        let Tell { ino, content, commit, set, at, .. } = m;
         let is_held = self.holds.by.get(ino) == Some(&mount);
         let is_empty = content.is_none() && commit.is_none() && *set == SetAttr::default();
         if !is_held {

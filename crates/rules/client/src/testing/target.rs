@@ -151,7 +151,8 @@ impl Targets {
         to.resize(to.len().max(end), 0);
         to[start..end].copy_from_slice(&data);
         let size = to.len() as u64;
-        let written = WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life, cuts: None };
+        let written =
+            WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life, cuts: None, room: None };
         CopyChunkReply { copied, written }
     }
 
@@ -167,7 +168,13 @@ impl Targets {
         data.resize(data.len().max(end), 0);
         data[start..end].copy_from_slice(payload);
         let size = data.len() as u64;
-        Ok(WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life, cuts: Some(self.cuts) })
+        Ok(WriteChunkReply {
+            size,
+            blocks: size.div_ceil(512),
+            life: self.life,
+            cuts: Some(self.cuts),
+            room: None,
+        })
     }
 
     pub fn request(

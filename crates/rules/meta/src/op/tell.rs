@@ -73,7 +73,14 @@ mod tests {
     use skep_wire::meta::{AttrReply, ChangeAttr, Commit, Content, ReadInline, Tell};
 
     fn nothing(ino: Ino) -> Tell {
-        Tell { ino, content: None, commit: None, set: SetAttr::default(), at: Timestamp::default() }
+        Tell {
+            ino,
+            content: None,
+            commit: None,
+            set: SetAttr::default(),
+            at: Timestamp::default(),
+            keeps: None,
+        }
     }
 
     fn content(data: &[u8], mtime: Timestamp) -> Option<Content> {

@@ -20,7 +20,7 @@ fn write(store: &MemoryChunks, ino: u64, offset: u64, data: &[u8]) {
     let (chunk, owner) = (chunk(ino), Owner::default());
     write_chunk(
         store,
-        &WriteChunk { target: HERE, chunk, offset, owner, floor: 0, sync: false, uncut: None },
+        &WriteChunk { target: HERE, chunk, offset, owner, floor: 0, sync: false, uncut: None, later: None },
         data,
     )
     .unwrap();

@@ -16,7 +16,16 @@ fn write(store: &MemoryChunks, offset: u64, data: &[u8]) -> Result<WriteChunkRep
     let owner = Owner::default();
     write_chunk(
         store,
-        &WriteChunk { target: TARGET, chunk: chunk(), offset, owner, floor: 0, sync: false, uncut: None },
+        &WriteChunk {
+            target: TARGET,
+            chunk: chunk(),
+            offset,
+            owner,
+            floor: 0,
+            sync: false,
+            uncut: None,
+            later: None,
+        },
         data,
     )
 }
@@ -221,8 +230,16 @@ fn an_error_that_another_sync_was_told_of() {
     };
     let owner = Owner::default();
     assert!(fails(SyncChunks { target: TARGET, chunks: vec![chunk()], life: 0 }.into()));
-    let m =
-        WriteChunk { target: TARGET, chunk: chunk(), offset: 9, owner, floor: 0, sync: true, uncut: None };
+    let m = WriteChunk {
+        target: TARGET,
+        chunk: chunk(),
+        offset: 9,
+        owner,
+        floor: 0,
+        sync: true,
+        uncut: None,
+        later: None,
+    };
     assert!(fails(m.into()));
     assert!(fails(
         TrimChunk { target: TARGET, by: None, chunk: chunk(), size: 2, keeps_reserved: None }.into()
@@ -268,7 +285,16 @@ fn what_is_lost_is_not_hidden() {
     let Done::Body(body) = execute(&store, Limits::default(), &sync.into()) else { panic!() };
     assert_eq!(SyncChunksReply::from_bytes(&body).unwrap().sizes, [100, 0]);
     let (owner, target) = (Owner::default(), TARGET);
-    let m = |chunk, floor| WriteChunk { target, chunk, offset: 500, owner, floor, sync: false, uncut: None };
+    let m = |chunk, floor| WriteChunk {
+        target,
+        chunk,
+        offset: 500,
+        owner,
+        floor,
+        sync: false,
+        uncut: None,
+        later: None,
+    };
     for (chunk, floor) in [(chunk(), 101), (gone, 1)] {
         let Err(Done::Refused(refusal)) = write_chunk(&store, &m(chunk, floor), b"x") else { panic!() };
         assert_eq!(refusal.status, Status::LOST_CHUNK);
@@ -328,7 +354,7 @@ fn an_append_does_not_outlive_a_truncate() {
     let append = |uncut| {
         let owner = Owner::default();
         let (target, chunk) = (TARGET, chunk());
-        let m = WriteChunk { target, chunk, offset: 0, owner, floor: 0, sync: false, uncut };
+        let m = WriteChunk { target, chunk, offset: 0, owner, floor: 0, sync: false, uncut, later: None };
         write_chunk(&store, &m, &[1; 100]).map(|reply| reply.cuts)
     };
     let refused =

@@ -42,7 +42,7 @@ skep_types::record! {
     } tags {
         /// Leases that it gives.
         19 => pub grants: Option<alloc::vec::Vec<Grant>>,
-        /// The asker holds the file that it has made, and may keep so many bytes of its content to himself.
+        /// The asker holds the file that it has made, or told of, and may keep so many bytes of its content to himself.
         20 => pub holds: Option<u32>,
         /// What it opened may stay open for a while when no program of the mount has it open any more.
         21 => pub keeps: Option<bool>,

@@ -6,7 +6,8 @@ use skep_types::{Ino, SetAttr, Timestamp, record};
 
 crate::message! {
     /// All that a mount has kept to itself of a file that it holds, in one change, as of the moments when its programs made it:
-    /// content, then the commit of its chunk files, then attributes. The mount holds the file no longer.
+    /// content, then the commit of its chunk files, then attributes. The mount holds the file no longer, unless it says so and
+    /// is answered so ([`super::ShardStamp::holds`]).
     Tell = 0x0231 -> AttrReply {
         /// The file.
         pub ino: Ino,
@@ -18,6 +19,9 @@ crate::message! {
         pub set: SetAttr,
         /// When the last of these was changed, by the mount's clock.
         pub at: Timestamp,
+    } tags {
+        /// The mount wishes to go on holding the file.
+        1 => pub keeps: Option<bool>,
     }
 }
 

@@ -50,6 +50,8 @@ record! {
     } tags {
         /// [`ChunkStat::cuts`].
         1 => pub cuts: Option<u64>,
+        /// So many bytes more may the client bring to this target for some seconds: there is room for them.
+        2 => pub room: Option<u64>,
     }
 }
 

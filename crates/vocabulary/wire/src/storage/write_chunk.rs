@@ -22,5 +22,7 @@ crate::message! {
         /// Only if [`super::ChunkStat::cuts`] is still this; else CUT_SINCE. Of an append: after a truncate its place is
         /// others'.
         1 => pub uncut: Option<u64>,
+        /// The client wishes to bring more later, and to be sure that there is room for it.
+        2 => pub later: Option<bool>,
     }
 }

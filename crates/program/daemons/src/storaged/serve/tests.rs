@@ -81,7 +81,16 @@ fn chunk(ino: u64) -> ChunkId {
 
 fn write(ino: u64) -> WriteChunk {
     let (target, owner) = (TargetId(101), Owner::default());
-    WriteChunk { target, chunk: chunk(ino), offset: 0, owner, floor: 0, sync: false, uncut: None }
+    WriteChunk {
+        target,
+        chunk: chunk(ino),
+        offset: 0,
+        owner,
+        floor: 0,
+        sync: false,
+        uncut: None,
+        later: None,
+    }
 }
 
 /// Goal: a write that was let through before the deletion of its chunk file, and ends after it, is refused after all

@@ -14,11 +14,11 @@ fn writes(parent: Ino, text: &str, open_seq: u64) -> Create {
 
 fn tell(ino: Ino, mode: u32) -> Tell {
     let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-    Tell { ino, content: None, commit: None, set, at: Timestamp::default() }
+    Tell { ino, content: None, commit: None, set, at: Timestamp::default(), keeps: None }
 }
 
 fn nothing(ino: Ino) -> Tell {
-    Tell { ino, content: None, commit: None, set: SetAttr::default(), at: Timestamp::default() }
+    Tell { ino, content: None, commit: None, set: SetAttr::default(), at: Timestamp::default(), keeps: None }
 }
 
 fn is_flagged(bed: &Bed, ino: Ino) -> bool {
