@@ -1,25 +1,27 @@
 //! One target as the daemon serves it: directory, state, counters.
 
+mod room;
+
 use crate::BenchTarget;
+use room::{Room, Taken};
 use skep_disk::target::{Speaking, TargetDir};
 use skep_storage::{
-    COPY_MAX, ChunkStore, CopyFault, DiskError, Done, Heard, Limits, RESERVE_STEP, Word, copy_chunk,
-    counter_of, execute, is_allocated, read_chunk, reserve_steps, room_needed, write_chunk,
+    COPY_MAX, ChunkStore, CopyFault, DiskError, Done, Heard, Limits, RESERVE_STEP, Sizes, Word, blocks_of,
+    copy_chunk, counter_of, draws_on, execute, is_allocated, read_chunk, reserve_steps, room_needed,
+    write_chunk,
 };
-use skep_types::{Capacity, ChunkId, ClusterId, Consistency, Decode, Encode, Errno, TargetId};
+use skep_types::{Capacity, ChunkId, ClientId, ClusterId, Consistency, Decode, Encode, Errno, TargetId};
 use skep_wire::mgmt::{TargetEntry, TargetReport};
 use skep_wire::storage::{
     ChunkReply, CopyChunk, ReadChunk, ReserveChunk, ShardTerm, StorageRequest, TargetStat, WriteChunk,
+    WriteChunkReply,
 };
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
-/// Bytes that may be written before the free space is looked at again: the reserve must hold against
-/// writers that are faster than heartbeats.
-const LOOK_BYTES: u64 = 8 << 20;
 /// Locks for seals and truncates: one that waits for a slow write holds up few others.
 const SEALING: usize = 64;
 
@@ -53,15 +55,10 @@ pub struct Target {
     told_bad: AtomicBool,
     /// An administrator took it out of the cluster.
     removed: AtomicBool,
-    /// The reserve is reached: only what is there may be written over.
-    full: AtomicBool,
     /// A writer was refused since the space was last told.
     refused: AtomicBool,
-    /// Written since the free space was looked at.
-    unlooked: AtomicU64,
-    /// Held while room is looked for and taken: two reservations must not find the same one. Targets on one file system
-    /// have one.
-    reserving: Arc<Mutex<()>>,
+    /// Targets on one file system have one.
+    room: Arc<Room>,
     /// Each for many chunk files. Shared by changes in work; a seal has it alone, so that nothing lands behind its limit
     /// afterwards, and so has whatever looks and then changes.
     sealing: Vec<RwLock<()>>,
@@ -108,13 +105,16 @@ impl Target {
             told_bad: AtomicBool::new(directory.is_bad()),
             directory,
             removed: AtomicBool::new(false),
-            full: AtomicBool::new(false),
             refused: AtomicBool::new(false),
-            unlooked: AtomicU64::new(0),
-            reserving: Arc::default(),
+            room: Arc::new(Room::new(Sizes::default(), Instant::now())),
             sealing: (0..SEALING).map(|_| RwLock::new(())).collect(),
             counters: Counters::default(),
         }
+    }
+
+    /// It promises room in these sizes, as one that has run since then. To be called before [`Target::share_room`].
+    pub fn set_promises(&mut self, sizes: Sizes, since: Instant) {
+        self.room = Arc::new(Room::new(sizes, since));
     }
 
     /// As instruments want to know it.
@@ -164,7 +164,7 @@ impl Target {
     pub fn report(&self) -> TargetReport {
         self.refused.store(false, Relaxed);
         // Asked first: it may find out that the disk has failed.
-        let capacity = self.capacity();
+        let capacity = self.room.told(self.capacity());
         let standing = self.directory.standing();
         TargetReport {
             filesystem: self.filesystem,
@@ -195,17 +195,23 @@ impl Target {
         time.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
+    /// None where it cannot be asked for.
     fn capacity(&self) -> Capacity {
-        match self.directory.capacity() {
-            Ok(capacity) => {
-                self.full.store(capacity.bytes_free == 0, Relaxed);
-                capacity
-            }
-            Err(e) => {
-                self.fail(&e);
-                Capacity::default()
-            }
-        }
+        self.look().unwrap_or_default()
+    }
+
+    /// Asks the file system what is free.
+    fn look(&self) -> Result<Capacity, Refusal> {
+        let ended = self.room.ended();
+        let found = self.directory.capacity();
+        self.found(ended, found)
+    }
+
+    /// A disk that does not say what is free has failed, or this process is at a limit: neither is the same as full.
+    fn found(&self, ended: u64, found: Result<Capacity, DiskError>) -> Result<Capacity, Refusal> {
+        let capacity = found.map_err(|e| self.refusal(e.into()))?;
+        self.room.looked(ended, capacity.bytes_free);
+        Ok(capacity)
     }
 
     /// For administrators.
@@ -226,6 +232,7 @@ impl Target {
             write_ns: counters.write_ns.load(Relaxed),
             syncs: counters.syncs.load(Relaxed),
             sync_ns: counters.sync_ns.load(Relaxed),
+            promised: Some(self.room.promised()),
         }
     }
 
@@ -263,13 +270,17 @@ impl Target {
         Ok((reply.to_bytes(), len))
     }
 
-    pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
+    /// `client`: whose session it comes from; 0: from none.
+    pub fn write(&self, m: &WriteChunk, payload: &[u8], client: ClientId) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
         let _changing = self.changing(&m.chunk);
-        self.require_room(m.chunk, m.offset, payload.len() as u64)?;
+        let client = draws_on(m, client);
+        let taken = self.take_room(client, m.chunk, m.offset, payload.len() as u64)?;
         let reply = write_chunk(&self.directory, m, payload).map_err(|done| self.refusal(done))?;
+        taken.used();
         self.wrote(payload.len() as u64);
-        Ok(reply.to_bytes())
+        let room = if client == ClientId(0) { None } else { self.promise(client) };
+        Ok(WriteChunkReply { room, ..reply }.to_bytes())
     }
 
     /// Copies from a target of the same daemon, this one perhaps; `buffer` is for what the kernel cannot copy.
@@ -283,12 +294,13 @@ impl Target {
         let _work = (self.enter(), from.enter());
         // Of the source nothing is changed, and two such locks could wait for one another.
         let _changing = self.changing(&m.chunk);
-        self.require_room(m.chunk, m.offset, m.len.min(COPY_MAX))?;
+        let taken = self.take_room(ClientId(0), m.chunk, m.offset, m.len.min(COPY_MAX))?;
         let done = copy_chunk(&self.directory, &from.directory, m, sync, buffer);
         let reply = done.map_err(|fault| match fault {
             CopyFault::Source(done) => from.refusal(done),
             CopyFault::Copy(done) => self.refusal(done),
         })?;
+        taken.used();
         self.wrote(reply.copied.min(COPY_MAX));
         Ok(reply.to_bytes())
     }
@@ -308,27 +320,68 @@ impl Target {
     fn wrote(&self, bytes: u64) {
         self.counters.writes.fetch_add(1, Relaxed);
         self.counters.written_bytes.fetch_add(bytes, Relaxed);
-        if self.unlooked.fetch_add(bytes, Relaxed) + bytes >= LOOK_BYTES {
-            self.unlooked.store(0, Relaxed);
+        if self.room.is_due() {
             self.capacity();
         }
     }
 
-    /// Refuses what would go into the reserve.
-    fn require_room(&self, chunk: ChunkId, offset: u64, len: u64) -> Result<(), Refusal> {
-        if self.is_full() && !self.overwrites(chunk, offset, len)? {
-            let text = format!("target {} has reached its reserve", self.id);
-            return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
+    /// Refuses what would go into the reserve, or into what is promised; only the `client`'s own may be drawn on.
+    fn take_room(
+        &self,
+        client: ClientId,
+        chunk: ChunkId,
+        offset: u64,
+        len: u64,
+    ) -> Result<Taken<'_>, Refusal> {
+        let bytes = blocks_of(offset, len);
+        let taken = self.room.begin(bytes);
+        match self.room.promised_at_most() {
+            0 if !self.is_full()? || self.overwrites(chunk, offset, len)? => return Ok(taken),
+            0 => return Err(self.at_its_reserve()),
+            promised if self.room.holds(promised) => return Ok(taken),
+            _ => drop(taken),
         }
-        Ok(())
+        let is_full = self.look()?.bytes_free == 0;
+        if !is_full && let Some(taken) = self.room.take(ClientId(0), bytes) {
+            return Ok(taken);
+        }
+        if self.overwrites(chunk, offset, len)? {
+            return Ok(self.room.begin(0));
+        }
+        if is_full {
+            return Err(self.at_its_reserve());
+        }
+        self.room.take(client, bytes).ok_or_else(|| {
+            let text = format!(
+                "what target {} has above its reserve is promised to mounts, for small writes that they keep",
+                self.id
+            );
+            Refusal::with(Status::errno(Errno::ENOSPC), text)
+        })
     }
 
-    /// Has it reached its reserve, and does it still stand there? Space may have been freed since.
-    fn is_full(&self) -> bool {
-        self.full.load(Relaxed) && {
-            self.capacity();
-            self.full.load(Relaxed)
+    fn at_its_reserve(&self) -> Refusal {
+        let text = format!("target {} has reached its reserve", self.id);
+        Refusal::with(Status::errno(Errno::ENOSPC), text)
+    }
+
+    /// How much the client may bring later, for a while.
+    fn promise(&self, client: ClientId) -> Option<u64> {
+        let promise = || self.room.promise(client);
+        promise().or_else(|| {
+            // Space may have been freed since the last look, and what is in work is counted twice until the next.
+            let has_looked = self.room.looks_again() && self.look().is_ok();
+            if has_looked { promise() } else { None }
+        })
+    }
+
+    /// Has it reached its reserve? It may have since the last look, by what was begun, and space may have been freed.
+    fn is_full(&self) -> Result<bool, Refusal> {
+        if !self.room.is_full() && self.room.holds(0) {
+            return Ok(false);
         }
+        self.look()?;
+        Ok(self.room.is_full())
     }
 
     /// Has all of it its space already, written or reserved? Then a program may write it when nothing new fits.
@@ -336,20 +389,19 @@ impl Target {
         is_allocated(&self.directory, chunk, offset, len).map_err(|done| self.refusal(done))
     }
 
-    /// Those of the targets that are on one file system find room one at a time.
+    /// Those of the targets that are on one file system find room one at a time, and promise it together.
     pub fn share_room(targets: &mut [Self]) {
-        let mut locks: BTreeMap<u64, Arc<Mutex<()>>> = BTreeMap::new();
+        let mut rooms: BTreeMap<u64, Arc<Room>> = BTreeMap::new();
         for target in targets {
-            let lock = locks.entry(target.filesystem).or_insert_with(|| target.reserving.clone());
-            target.reserving = lock.clone();
+            let room = rooms.entry(target.filesystem).or_insert_with(|| target.room.clone());
+            target.room = room.clone();
         }
     }
 
     /// Reserves space, which is taken from what is free above the reserve. What was taken stays when a later step finds
     /// no room, as local file systems have it.
     pub fn reserve(&self, m: &ReserveChunk) -> Result<Vec<u8>, Refusal> {
-        let alone = self.reserving.clone();
-        let _alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.room.reserving();
         let life = self.directory.life();
         if m.len > RESERVE_STEP {
             // What cannot fit takes nothing.
@@ -357,7 +409,7 @@ impl Target {
         }
         let mut body = Vec::new();
         for step in reserve_steps(m) {
-            self.find_room(&step)?;
+            let _taken = self.room.begin(self.find_room(&step)?);
             body = self.run(&step.into())?;
         }
         self.capacity();
@@ -366,13 +418,17 @@ impl Target {
         Ok(ChunkReply { life, ..reply }.to_bytes())
     }
 
-    fn find_room(&self, m: &ReserveChunk) -> Result<(), Refusal> {
-        let free = self.capacity().bytes_free;
+    /// Bytes that it takes.
+    fn find_room(&self, m: &ReserveChunk) -> Result<u64, Refusal> {
+        let free = self.room.unpromised(self.look()?.bytes_free);
         let needed = room_needed(&self.directory, m, free).map_err(|done| self.refusal(done))?;
         if needed <= free {
-            return Ok(());
+            return Ok(needed);
         }
-        let text = format!("target {} has {free} bytes above its reserve, {needed} are asked for", self.id);
+        let text = format!(
+            "target {} has {free} bytes above its reserve that are promised to nobody, {needed} are asked for",
+            self.id
+        );
         Err(Refusal::with(Status::errno(Errno::ENOSPC), text))
     }
 

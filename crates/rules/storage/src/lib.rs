@@ -14,6 +14,7 @@ mod execute;
 mod map;
 mod memory;
 mod name;
+mod promised;
 mod room;
 mod seal;
 mod standing;
@@ -27,6 +28,10 @@ pub use execute::{Done, Limits, execute, read_chunk, stat, write_chunk};
 pub use map::RUNS_MAX;
 pub use memory::{ChunkFaults, MemoryChunks};
 pub use name::{ChunkName, PieceName};
+pub use promised::{
+    PROMISE_BYTES, PROMISE_MS, PROMISE_SPARE, PROMISE_TOLD, PROMISED_CLIENTS_MAX, PROMISED_PART, Promised,
+    Sizes, blocks_of, draws_on,
+};
 pub use room::{RESERVE_STEP, allocated_end, is_allocated, reserve_steps, room_needed};
 pub use seal::{SealName, Seals, seal_chunk};
 pub use standing::{Heard, Mount, Standing, Word};

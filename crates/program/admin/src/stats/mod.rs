@@ -77,6 +77,8 @@ fn target_rows(node: &NodeEntry, status: &StatusReply, stat: &TargetStat) -> Vec
         ("syncs", stat.syncs),
         ("sync_ns", stat.sync_ns),
     ];
+    // Older daemons promise nothing.
+    let promised = stat.promised.map(|promised| ("promised_bytes", promised));
     let row = |(counter, value): (&str, u64)| CounterRow {
         node: node.alias.clone(),
         service: node.service.as_str(),
@@ -84,7 +86,7 @@ fn target_rows(node: &NodeEntry, status: &StatusReply, stat: &TargetStat) -> Vec
         counter: counter.to_owned(),
         value,
     };
-    counters.into_iter().map(row).collect()
+    counters.into_iter().chain(promised).map(row).collect()
 }
 
 /// The counters of one daemon.
@@ -180,6 +182,7 @@ mod tests {
             write_ns: 8,
             syncs: 9,
             sync_ns: 10,
+            promised: Some(11),
         };
         let rows = target_rows(&status.nodes[1].node, &status, &stat);
         let names: Vec<_> = rows.iter().map(|row| (row.counter.as_str(), row.value)).collect();
@@ -195,7 +198,8 @@ mod tests {
                 ("read_ns", 7),
                 ("write_ns", 8),
                 ("syncs", 9),
-                ("sync_ns", 10)
+                ("sync_ns", 10),
+                ("promised_bytes", 11)
             ]
         );
         assert!(rows.iter().all(|row| row.target == "target-101" && row.node == "storaged-2"));

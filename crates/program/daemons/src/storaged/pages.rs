@@ -31,7 +31,7 @@ impl Pages for StoragedPages {
 
 fn targets(stats: &[TargetStat], out: &mut Exposition) {
     type Value = fn(&TargetStat) -> f64;
-    let families: [(&str, Kind, &str, Value); 14] = [
+    let families: [(&str, Kind, &str, Value); 15] = [
         ("reads_total", Kind::Counter, "Reads.", |t| t.reads as f64),
         ("read_bytes_total", Kind::Counter, "Bytes read.", |t| t.read_bytes as f64),
         ("read_busy_seconds_total", Kind::Counter, "Time spent in reads.", |t| t.read_ns as f64 / 1e9),
@@ -44,6 +44,9 @@ fn targets(stats: &[TargetStat], out: &mut Exposition) {
         ("requests_in_flight", Kind::Gauge, "Requests in work.", |t| t.in_flight as f64),
         ("size_bytes", Kind::Gauge, "Size of the target.", |t| t.capacity.bytes as f64),
         ("free_bytes", Kind::Gauge, "Free space, the reserve taken off.", |t| t.capacity.bytes_free as f64),
+        ("promised_bytes", Kind::Gauge, "Free space that is promised to mounts.", |t| {
+            t.promised.unwrap_or(0) as f64
+        }),
         ("inodes_free", Kind::Gauge, "Free inodes.", |t| t.capacity.inodes_free as f64),
         ("good", Kind::Gauge, "Can its content be trusted?", |t| {
             f64::from(u8::from(t.consistency == Consistency::Good))

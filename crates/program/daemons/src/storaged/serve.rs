@@ -8,7 +8,7 @@ use skep_instruments::{Instruments, is_instrument};
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
 use skep_storage::{Admission, Sender, makes_room, speaker};
 use skep_types::{
-    ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, ServiceKind, TargetId,
+    ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, Role, ServiceKind, TargetId,
 };
 use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply};
 use skep_wire::storage::{
@@ -98,11 +98,12 @@ impl Storaged {
         Ok(target)
     }
 
-    /// `by`: in which term of which shard it comes, of a metadata server.
+    /// `by`: in which term of which shard it comes, of a metadata server. `client`: of whose session it is; 0: of none.
     fn serve(
         &self,
         request: StorageRequest,
         by: Option<ShardTerm>,
+        client: ClientId,
         payload: &mut Payload,
     ) -> Result<Answer, Refusal> {
         let id = match &request {
@@ -124,7 +125,7 @@ impl Storaged {
         };
         let target = self.target(id, &request)?;
         let _speaking = by.map(|by| target.speak(by, makes_room(&request))).transpose()?;
-        let answer = self.serve_on(target, request, payload);
+        let answer = self.serve_on(target, request, client, payload);
         if let Err(refusal) = &answer
             && target.is_news(refusal)
         {
@@ -137,6 +138,7 @@ impl Storaged {
         &self,
         target: &Target,
         request: StorageRequest,
+        client: ClientId,
         payload: &mut Payload,
     ) -> Result<Answer, Refusal> {
         match &request {
@@ -146,7 +148,7 @@ impl Storaged {
             }
             StorageRequest::WriteChunk(m) => {
                 let m = WriteChunk { sync: m.sync || self.sync_on_write, ..m.clone() };
-                match target.write(&m, payload.bytes()) {
+                match target.write(&m, payload.bytes(), client) {
                     Err(refusal) if refusal.status != Status::LOST_CHUNK => Err(refusal),
                     // A chunk file that was deleted at the same moment is not lost.
                     done => self.still_wanted(target, &request, m.chunk).and(done).map(answer),
@@ -240,6 +242,11 @@ fn changes(request: &StorageRequest) -> bool {
     )
 }
 
+/// Whose session it comes from; 0: from none.
+fn session(sender: &Sender) -> ClientId {
+    if sender.role == Role::Client { sender.client } else { ClientId(0) }
+}
+
 fn answer(body: Vec<u8>) -> Answer {
     Answer { body, ..Answer::default() }
 }
@@ -265,6 +272,7 @@ impl Handler for Storaged {
             return self.instruments.stream_answer(peer, header, body, payload);
         }
         let sender = Sender { role: peer.hello.role, client: peer.hello.client, epoch: header.epoch };
+        let client = session(&sender);
         let mut work = None;
         let mut answer = || -> Result<Answer, Refusal> {
             may_call(header, sender.role)?;
@@ -281,7 +289,7 @@ impl Handler for Storaged {
             let _in_work = changes(&request).then(|| self.writers.enter(sender.client));
             self.admit(&sender)?;
             let by = speaker(sender.role, &request)?;
-            self.serve(request, by, payload)
+            self.serve(request, by, client, payload)
         };
         let since = Instant::now();
         let answer = answer();

@@ -8,7 +8,7 @@ use rustix::fs::{Advice, CWD, Mode, OFlags, fadvise, fdatasync, openat};
 use rustix::io::{Errno, pread, pwrite};
 use skep_disk::target::TargetDir;
 use skep_storage::PieceName;
-use skep_types::{ChunkId, Decode, Generation, Ino};
+use skep_types::{ChunkId, ClientId, Decode, Generation, Ino};
 use skep_wire::storage::{DeleteChunks, Owner, ReadChunk, SyncChunks, WriteChunk, WriteChunkReply};
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -87,7 +87,7 @@ impl Place {
                     uncut: None,
                     later: None,
                 };
-                let body = target.write(&m, data).map_err(|refusal| refusal.to_string())?;
+                let body = target.write(&m, data, ClientId(0)).map_err(|refusal| refusal.to_string())?;
                 let reply = WriteChunkReply::from_bytes(&body).map_err(|e| e.to_string())?;
                 life.store(reply.life, Relaxed);
                 Ok(())

@@ -1,5 +1,6 @@
-//! Failing disks, full ones, reservations.
+//! Failing disks, full ones, reservations, promises.
 
+use super::room::LOOK_BYTES;
 use super::*;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use skep_disk::target::TargetDir;
@@ -15,19 +16,13 @@ fn chunk(ino: u64) -> ChunkId {
     ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 }
 }
 
+fn message(target: &Target, ino: u64, offset: u64, later: Option<bool>) -> WriteChunk {
+    let (owner, sync, floor, uncut) = (Owner::default(), false, 0, None);
+    WriteChunk { target: target.id, chunk: chunk(ino), offset, owner, floor, sync, uncut, later }
+}
+
 fn put_at(target: &Target, ino: u64, offset: u64, data: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let (owner, sync, floor) = (Owner::default(), false, 0);
-    let m = WriteChunk {
-        target: target.id,
-        chunk: chunk(ino),
-        offset,
-        owner,
-        floor,
-        sync,
-        uncut: None,
-        later: None,
-    };
-    target.write(&m, data)
+    target.write(&message(target, ino, offset, None), data, ClientId(0))
 }
 
 fn write(target: &Target, ino: u64) -> Result<Vec<u8>, Refusal> {
@@ -286,6 +281,193 @@ fn two_daemons_on_one_disk_nearly_keep_the_reserve() {
         for target in &targets {
             let m = DeleteChunks { target: target.id, by: None, chunks: vec![chunk(round)] };
             target.run(&m.into()).unwrap();
+        }
+    }
+}
+
+/// 1 MiB to a client, three quarters of it told, while 2 MiB are spare.
+const SIZES: Sizes = Sizes { bytes: 1 << 20, told: TOLD, spare: 2 << 20, ms: 60_000 };
+const TOLD: u64 = 3 << 18;
+/// Enough for three of them.
+const ROOMY: &std::ffi::CStr = c"size=32m";
+
+impl SmallDisk {
+    /// Two targets with a reserve of 4 MiB, of a daemon that has run for so long.
+    fn promising(&self, since: Duration) -> [Target; 2] {
+        let mut targets = [self.target(101, 4 << 20), self.target(102, 4 << 20)];
+        targets[0].set_promises(SIZES, Instant::now().checked_sub(since).unwrap());
+        Target::share_room(&mut targets);
+        targets
+    }
+}
+
+/// What is promised to a client for a write that says `later`.
+fn promised(target: &Target, client: u64, ino: u64) -> Option<u64> {
+    let m = message(target, ino, 0, Some(true));
+    let reply = target.write(&m, b"x", ClientId(client)).unwrap();
+    WriteChunkReply::from_bytes(&reply).unwrap().room
+}
+
+/// A write of the 64 KiB with that number.
+fn bring(target: &Target, client: u64, ino: u64, number: u64, later: Option<bool>) -> Outcome {
+    outcome(target.write(&message(target, ino, number << 16, later), &[7; 1 << 16], ClientId(client)))
+}
+
+/// How many of them are taken.
+fn brought(target: &Target, client: u64, ino: u64, later: Option<bool>) -> usize {
+    (0..999).take_while(|number| bring(target, client, ino, *number, later) == Ok(())).count()
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Goal: when a disk fills up, others end at what is promised, on every target there, whether they write, copy or reserve; who
+/// has a promise brings that much more, in front of the reserve, and no more. What is there may be changed by everybody.
+/// mgmtd hears how much is left for others.
+#[test]
+fn what_is_promised_is_there_for_who_has_it() {
+    let disk = SmallDisk::tmpfs(ROOMY);
+    let [one, other] = disk.promising(MINUTE);
+    assert_eq!((promised(&one, 7, 1), promised(&other, 8, 1)), (Some(TOLD), Some(TOLD)));
+    assert_eq!((promised(&one, 0, 1), one.stat().promised), (None, Some(2 << 20)));
+    let told = one.report().capacity.bytes_free;
+    assert_eq!(told, one.stat().capacity.bytes_free, "while there is much");
+    let filled = brought(&other, 9, 2, Some(true));
+    assert!((400..448).contains(&filled), "{filled} of 64 KiB");
+    assert!(disk.left() >= 6 << 20 && one.report().capacity.bytes_free < 1 << 20, "{}", disk.left());
+    assert_eq!((brought(&one, 0, 3, Some(true)), reserve(&one, 4, 0, 1 << 20)), (0, FULL));
+    let refusal = put_at(&one, 3, 0, &[7; 1 << 16]).unwrap_err();
+    assert!(refusal.detail.contains("promised to mounts"), "{refusal}");
+    let (from_target, from_chunk, owner) = (other.id, chunk(2), Owner::default());
+    let copy = CopyChunk {
+        target: one.id,
+        chunk: chunk(5),
+        offset: 0,
+        owner,
+        floor: 0,
+        from_target,
+        from_chunk,
+        from_offset: 0,
+        from_floor: 0,
+        len: 1 << 16,
+    };
+    assert_eq!(outcome(one.copy(&copy, &other, false, &mut [0; 4_096])), FULL);
+    assert_eq!((promised(&one, 9, 1), bring(&other, 9, 2, 5, None)), (None, Ok(())), "what is there");
+    assert_eq!(
+        (brought(&one, 7, 6, Some(true)), brought(&other, 8, 7, Some(true))),
+        (16, 16),
+        "1 MiB each, on whichever target"
+    );
+    assert!((4 << 20..5 << 20).contains(&disk.left()), "{} bytes are left", disk.left());
+}
+
+/// Goal: what else a mount writes leaves the promise alone that its kept bytes rest on: it gets ENOSPC, they do not. Nor does the
+/// answer to it promise anything.
+#[test]
+fn ordinary_writes_leave_their_own_promise() {
+    let disk = SmallDisk::tmpfs(ROOMY);
+    let [one, other] = disk.promising(MINUTE);
+    assert_eq!(promised(&one, 7, 1), Some(TOLD));
+    assert!(brought(&one, 7, 2, None) > 99);
+    assert_eq!((bring(&other, 7, 3, 0, None), bring(&one, 7, 2, 999, Some(false))), (FULL, FULL));
+    assert_eq!(one.stat().promised, Some(1 << 20), "all of it is left");
+    assert_eq!(brought(&one, 7, 4, Some(true)), 16, "1 MiB that was kept");
+}
+
+/// Goal: a write that fails takes nothing of its client's promise, however often it is tried.
+#[test]
+fn a_failed_write_takes_nothing_of_a_promise() {
+    let disk = SmallDisk::tmpfs(ROOMY);
+    let [one, _] = disk.promising(MINUTE);
+    assert_eq!(promised(&one, 7, 1), Some(TOLD));
+    brought(&one, 9, 2, None);
+    for number in 0..40 {
+        let m = WriteChunk { floor: 1 << 30, ..message(&one, 3, number << 16, Some(true)) };
+        let refusal = one.write(&m, &[7; 1 << 16], ClientId(7)).unwrap_err();
+        assert_eq!(refusal.status, Status::LOST_CHUNK, "{number}");
+    }
+    assert_eq!((one.stat().promised, brought(&one, 7, 4, Some(true))), (Some(1 << 20), 16));
+}
+
+/// Goal: where nothing is promised the free space is looked at ten times a second, not once for each who asks.
+#[test]
+fn a_refused_promise_is_remembered() {
+    let disk = SmallDisk::tmpfs(ROOMY);
+    let [one, _] = disk.promising(MINUTE);
+    let (others, again) = (disk.path.join("others"), Duration::from_millis(120));
+    // Until the machine was fast enough once.
+    let in_time = (0..99).any(|_| {
+        std::fs::write(&others, vec![7; 22 << 20]).unwrap();
+        std::thread::sleep(again);
+        let begun = Instant::now();
+        assert_eq!(promised(&one, 7, 1), None);
+        std::fs::remove_file(&others).unwrap();
+        let second = promised(&one, 7, 1);
+        let is_in_time = begun.elapsed() < Duration::from_millis(90);
+        assert!(!is_in_time || second.is_none());
+        std::thread::sleep(again);
+        assert_eq!(promised(&one, 7, 1), Some(TOLD));
+        is_in_time
+    });
+    assert!(in_time);
+}
+
+/// Goal: a disk that does not say what is free has failed, and is not taken for a full one; a daemon short of memory is not taken
+/// for either.
+#[test]
+fn a_failed_look_is_no_full_disk() {
+    let disk = SmallDisk::tmpfs(ROOMY);
+    let [one, _] = disk.promising(MINUTE);
+    assert_eq!(one.found(0, Err(DiskError::Busy)).unwrap_err().status, Status::BUSY);
+    assert!(!one.room.is_full() && !one.told_bad.load(Relaxed));
+    let failed = Err(DiskError::Failed("statvfs failed".into()));
+    assert_eq!(one.found(0, failed).unwrap_err().status.as_errno(), Some(Errno::EIO));
+    assert!(!one.room.is_full() && one.told_bad.load(Relaxed));
+    let full = Capacity::default();
+    assert_eq!((one.found(0, Ok(full)).unwrap(), one.room.is_full()), (full, true));
+}
+
+/// Goal: a daemon promises nothing in its first seconds, and nobody is promised anything who did not ask.
+#[test]
+fn a_daemon_that_begins_promises_nothing() {
+    let disk = SmallDisk::tmpfs(ROOMY);
+    let [early, _] = disk.promising(MINUTE / 2);
+    assert_eq!((promised(&early, 7, 1), early.stat().promised), (None, Some(0)));
+    let disk = SmallDisk::tmpfs(ROOMY);
+    let [late, _] = disk.promising(MINUTE);
+    let reply = late.write(&message(&late, 1, 0, None), b"x", ClientId(7)).unwrap();
+    assert_eq!(WriteChunkReply::from_bytes(&reply).unwrap().room, None);
+    assert_eq!((late.stat().promised, promised(&late, 7, 1)), (Some(0), Some(TOLD)));
+}
+
+/// Goal: a promise is kept however many write at the same moment, of those who have none and of those who have one.
+#[test]
+fn promises_are_kept_among_many_writers() {
+    let disk = SmallDisk::tmpfs(ROOMY);
+    for round in 0..10 {
+        let targets = disk.promising(MINUTE);
+        for client in 1..4 {
+            assert_eq!(promised(&targets[0], client, 100 * round + client), Some(TOLD));
+        }
+        let start = Barrier::new(7);
+        std::thread::scope(|scope| {
+            for client in 1..8 {
+                let (targets, start) = (&targets, &start);
+                scope.spawn(move || {
+                    let target = &targets[(client % 2) as usize];
+                    start.wait();
+                    let count = if client < 4 { 16 } else { 999 };
+                    let ino = 100 * round + 10 + client;
+                    let done = (0..count)
+                        .take_while(|number| bring(target, client, ino, *number, Some(true)) == Ok(()));
+                    assert!(done.count() == 16 || client >= 4, "round {round}: client {client}");
+                });
+            }
+        });
+        // When nothing is promised any more, each may begin one write that does not fit.
+        assert!(disk.left() >= 3 << 20, "round {round}: {} bytes are left", disk.left());
+        drop(targets);
+        for id in ["101", "102"] {
+            std::fs::remove_dir_all(disk.path.join(id)).unwrap();
         }
     }
 }

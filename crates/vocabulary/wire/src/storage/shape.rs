@@ -130,6 +130,9 @@ record! {
         pub syncs: u64,
         /// Nanoseconds spent in them.
         pub sync_ns: u64,
+    } tags {
+        /// Bytes that clients may still bring, of what is free.
+        1 => pub promised: Option<u64>,
     }
 }
 

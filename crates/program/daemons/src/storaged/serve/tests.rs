@@ -2,10 +2,10 @@
 
 use super::*;
 use skep_disk::target::TargetDir;
-use skep_storage::PieceName;
-use skep_types::{Decode, Generation, Ino, NodeId, Role, ShardId, Term, Uuid};
+use skep_storage::{PieceName, Sizes};
+use skep_types::{Decode, Generation, Ino, NodeId, ShardId, Term, Uuid};
 use skep_wire::mgmt::{Fence, TargetEntry};
-use skep_wire::storage::{CopyChunkReply, Owner, ReadChunk, SealChunk, TrimChunk};
+use skep_wire::storage::{CopyChunkReply, Owner, ReadChunk, SealChunk, TrimChunk, WriteChunkReply};
 use std::path::PathBuf;
 
 const STALE: Status = Status::STALE_GENERATION;
@@ -55,7 +55,7 @@ impl Fixture {
     fn serve(&self, request: impl Into<StorageRequest>, payload: &[u8]) -> Result<Answer, Refusal> {
         let mut room = Payload::new().unwrap();
         room.room(payload.len()).copy_from_slice(payload);
-        self.storaged.serve(request.into(), None, &mut room)
+        self.storaged.serve(request.into(), None, ClientId(0), &mut room)
     }
 
     fn chunk_file(&self, target: u32, chunk: ChunkId) -> PathBuf {
@@ -103,7 +103,7 @@ fn a_write_around_a_deletion_leaves_nothing() {
     let request = StorageRequest::from(write(1));
     let target = storaged.target(TargetId(101), &request).unwrap();
     fixture.serve(DeleteChunks { target: TargetId(101), by: None, chunks: vec![chunk(1)] }, b"").unwrap();
-    target.write(&write(1), b"late").unwrap();
+    target.write(&write(1), b"late", ClientId(0)).unwrap();
     assert!(fixture.chunk_file(101, chunk(1)).exists(), "the write makes it anew: else this tests nothing");
     let refusal = storaged.still_wanted(target, &request, chunk(1)).unwrap_err();
     assert_eq!(refusal.status, Status::STALE_GENERATION);
@@ -125,12 +125,15 @@ fn seals_and_truncates_around_a_deletion_leave_nothing() {
     fixture.serve(delete(), b"").unwrap();
     let on = storaged.target(target, &write(2).into()).unwrap();
     // It was let through before the deletion.
-    assert_eq!(storaged.serve_on(on, seal.clone(), &mut Payload::new().unwrap()).unwrap_err().status, STALE);
+    assert_eq!(
+        storaged.serve_on(on, seal.clone(), ClientId(0), &mut Payload::new().unwrap()).unwrap_err().status,
+        STALE
+    );
     assert_eq!(seals(), 0, "an entry for a chunk file that is gone");
     assert_eq!(fixture.serve(seal, b"").unwrap_err().status, STALE);
     let trim = TrimChunk { target, by: None, chunk: chunk(1), size: 3, keeps_reserved: None };
     // As if it had made a piece at the same moment.
-    on.write(&write(1), b"late").unwrap();
+    on.write(&write(1), b"late", ClientId(0)).unwrap();
     fixture.serve(trim, b"").unwrap();
     assert!(!fixture.chunk_file(101, chunk(1)).exists(), "a chunk file that is gone came back");
 }
@@ -210,7 +213,7 @@ fn copies_between_targets() {
     assert_eq!((reply.copied, reply.written.size), (7, 9));
     let mut room = Payload::new().unwrap();
     let read = ReadChunk { target, chunk: chunk(2), offset: 0, len: 20 };
-    fixture.storaged.serve(read.into(), None, &mut room).unwrap();
+    fixture.storaged.serve(read.into(), None, ClientId(0), &mut room).unwrap();
     assert_eq!(&room.bytes()[..9], b"\0\0content");
     assert_eq!(copy(target, TargetId(103), 2).unwrap_err(), Status::errno(Errno::EXDEV));
     assert_eq!(copy(TargetId(103), from_target, 2).unwrap_err(), Status::STALE_MAP);
@@ -220,4 +223,27 @@ fn copies_between_targets() {
     let entry = skep_base::namespace::samples::status().targets[0].clone();
     fixture.storaged.targets[&from_target].hear(&TargetEntry { consistency: Consistency::Bad, ..entry });
     assert_eq!(copy(target, from_target, 3).unwrap_err(), Status::errno(Errno::EIO));
+}
+
+/// Goal: room is promised to sessions of clients only, each by itself, and only to who asks.
+#[test]
+fn room_is_promised_to_sessions() {
+    let mut fixture = Fixture::new("promises");
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+    let target = fixture.storaged.targets.get_mut(&TargetId(101)).unwrap();
+    target.set_promises(Sizes { bytes: 5, told: 4, spare: 5, ms: 60_000 }, long_ago);
+    let room = |role, client, later| {
+        let m = WriteChunk { later, ..write(1) };
+        let mut payload = Payload::new().unwrap();
+        payload.room(1).copy_from_slice(b"x");
+        let sender = Sender { role, client: ClientId(client), epoch: FenceEpoch(1) };
+        let answer = fixture.storaged.serve(m.into(), None, session(&sender), &mut payload).unwrap();
+        WriteChunkReply::from_bytes(&answer.body).unwrap().room
+    };
+    assert_eq!((room(Role::Client, 7, None), room(Role::Client, 7, Some(false))), (None, None));
+    assert_eq!((room(Role::Admin, 7, Some(true)), room(Role::Server, 0, Some(true))), (None, None));
+    assert_eq!(fixture.storaged.stats()[0].promised, Some(0));
+    assert_eq!((room(Role::Client, 7, Some(true)), room(Role::Client, 8, Some(true))), (Some(4), Some(4)));
+    assert_eq!(room(Role::Client, 8, Some(true)), Some(4));
+    assert_eq!(fixture.storaged.stats()[0].promised, Some(10));
 }
