@@ -53,6 +53,19 @@ pub enum Holder {
     Unknown,
 }
 
+/// Who tells what became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Teller {
+    /// It holds the file.
+    Holder,
+    /// It was passed over; since then nobody has changed the file, nor writes to it.
+    PassedOver,
+    /// It was passed over, and others have changed the file, or write to it.
+    TooLate,
+    /// It does not hold the file.
+    Other,
+}
+
 /// Answers an operation's questions. Each is asked at most once by an operation that writes.
 pub trait Choose {
     /// Number for a new inode.
@@ -95,8 +108,19 @@ pub trait Choose {
     fn holds(&mut self, dir: Ino) -> bool;
     /// Who holds a file? Not recorded: what was done waited for nobody.
     fn holder(&self, ino: Ino) -> Holder;
-    /// Does the asker hold this file?
-    fn is_holder(&self, ino: Ino) -> bool;
+    /// Does a power cut bring back that somebody holds this file, of which the row says so no longer? Not recorded.
+    fn may_be_held_again(&self, _: Ino) -> bool {
+        false
+    }
+    /// As whom does the asker tell of this file, whose row has this change counter? Not recorded: what is in the log was told
+    /// by who may.
+    fn teller(&self, ino: Ino, change: u64) -> Teller;
+    /// Does the asker, who tells of the file that it holds, go on holding it?
+    fn keeps(&mut self) -> bool;
+    /// Does one who was passed over, and wishes so, hold the file once more? Recorded as if it had gone on.
+    fn holds_again(&mut self, _: Ino) -> bool {
+        false
+    }
     /// Is there no room for one more prepared transaction?
     fn is_full(&self) -> bool;
     /// Is it done, what its coordinator has finished long ago?
@@ -181,9 +205,12 @@ impl Choose for Recorded<'_> {
         None
     }
 
-    fn is_holder(&self, _: Ino) -> bool {
-        // What is in the log was told by who did.
-        true
+    fn teller(&self, _: Ino, _: u64) -> Teller {
+        Teller::Holder
+    }
+
+    fn keeps(&mut self) -> bool {
+        self.0.keeps.unwrap_or(false)
     }
 
     fn is_full(&self) -> bool {

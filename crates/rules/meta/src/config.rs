@@ -67,6 +67,10 @@ pub struct Config {
     pub canary_asks_later: bool,
     /// Canary for the simulator: who holds a file no longer may tell of it. Never set otherwise.
     pub canary_takes_late_tells: bool,
+    /// Canary for the simulator: who holds a file is passed over though it is heard. Never set otherwise.
+    pub canary_passes_early: bool,
+    /// Canary for the simulator: who was passed over may tell of a file that others have changed. Never set otherwise.
+    pub canary_tells_late: bool,
 }
 
 impl Default for Config {
@@ -100,6 +104,8 @@ impl Default for Config {
             canary_cover_follows: false,
             canary_asks_later: false,
             canary_takes_late_tells: false,
+            canary_passes_early: false,
+            canary_tells_late: false,
         }
     }
 }

@@ -217,7 +217,7 @@ impl<'a> Ctx<'a> {
         if inode.is_dir() {
             self.looks_at(ino);
         }
-        if inode.flags & MAY_BE_HELD != 0 {
+        if inode.flags & MAY_BE_HELD != 0 || self.choose.may_be_held_again(ino) {
             self.require_not_held(ino)?;
         }
         Ok(inode)

@@ -191,6 +191,11 @@ pub const FILES_HELD_PER_CLIENT_MAX: usize = 1_024;
 pub const FILES_HELD_MAX: usize = 65_536;
 /// So long after the end of a hold of which nothing was told its row ceases to say that there may be one, with those of others.
 pub const UNHELD_MS: u64 = 1_000;
+/// As often it is looked, while somebody waits for a holder, whether that is silent: so a server that works steps as often.
+pub const LOOK_MS: u64 = 250;
+/// With so much between two steps it stood still, or had nothing to do: what it was sent meanwhile it may not have read.
+pub const STOOD_STILL_MS: u64 = 1_000;
+const _: () = assert!(2 * LOOK_MS < STOOD_STILL_MS);
 /// Files of which one command says so. With so many it does not wait.
 pub const UNHELD_BATCH: usize = 1_024;
 /// Leases that one answer gives.

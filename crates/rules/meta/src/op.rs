@@ -27,7 +27,7 @@ mod seal;
 mod set_policy;
 mod size;
 mod switch;
-mod tell;
+pub mod tell;
 mod unlink;
 mod write_inline;
 mod xattr;

@@ -20,6 +20,7 @@ mod locks;
 mod lost;
 mod open_ends;
 mod opens;
+mod passed;
 mod place;
 mod prepared;
 mod reads;

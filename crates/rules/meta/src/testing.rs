@@ -43,6 +43,8 @@ pub struct Bed {
     pub replies: BTreeMap<u64, (ShardStamp, Result<Vec<u8>, Refusal>)>,
     /// Ticks follow at once while there is something to do at once, as in the daemon.
     pub works_off: bool,
+    /// It steps now and then while time passes, as one that works.
+    pub strides: bool,
     /// Make the log durable after every step.
     pub auto_sync: bool,
     /// Targets that do not answer.
@@ -167,6 +169,7 @@ impl Bed {
             sizes: BTreeMap::new(),
             replies: BTreeMap::new(),
             works_off: true,
+            strides: false,
             auto_sync: true,
             down: BTreeSet::new(),
             courier_works: true,
@@ -408,11 +411,6 @@ impl Bed {
                 })
             }
         }
-    }
-
-    pub fn tick(&mut self, ms: u64) {
-        self.now.0 += ms;
-        self.step(Input::Tick);
     }
 
     /// The request with a number of its own in the lane; its reply address.

@@ -108,6 +108,19 @@ impl Events {
         self.tell(client, question.into());
     }
 
+    /// Nobody waits any more for what it was asked.
+    pub fn ask_no_more(&mut self, client: ClientId, ino: Ino) {
+        if let Some(outbox) = self.boxes.get_mut(&client) {
+            outbox.questions.remove(&ino);
+            outbox.list.retain(|(_, event)| !matches!(event, Event::Question(old) if old.ino == ino));
+        }
+    }
+
+    /// Is the client to hear, or has it not confirmed, that it is asked what became of a file?
+    pub fn is_asked(&self, client: ClientId, ino: Ino) -> bool {
+        self.boxes.get(&client).is_some_and(|outbox| outbox.questions.contains_key(&ino))
+    }
+
     /// Does the client hear what it is told: does it ask, or has it within the last `within` milliseconds?
     pub fn listens(&self, client: ClientId, now: Millis, within: u64) -> bool {
         let is_near = |outbox: &Outbox| outbox.parked.is_some() || now < outbox.asked.plus(within);

@@ -9,6 +9,7 @@ use super::reads::Reads;
 use super::sessions::Sessions;
 use super::stats::Counters;
 use crate::config::Config;
+use crate::limit::STOOD_STILL_MS;
 use crate::op;
 use crate::shard::{Begun, Homes, OpenCounts};
 use crate::spread::Spread;
@@ -163,6 +164,10 @@ impl<S: Store> Host<S> {
 
     /// The output of a round goes through many steps.
     pub fn begin_step(&mut self, now: Millis, wall: Timestamp, out: &mut Output) {
+        // Of the first step nothing is known, nor was anybody heard before.
+        if self.now > Millis(0) && now.since(self.now) > STOOD_STILL_MS {
+            self.leases.stood_still(now);
+        }
         (self.now, self.wall) = (now, wall);
         if self.began == Millis(0) {
             self.began = now;

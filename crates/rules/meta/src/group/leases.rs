@@ -172,8 +172,11 @@ impl Leases {
         (id, told)
     }
 
-    /// A client has dropped what this recall named.
-    pub fn confirmed(&mut self, client: ClientId, number: u64) {
+    /// A client has dropped what this recall named. Who never confirms is passed over, which is no reason to lend others less.
+    pub fn confirmed(&mut self, client: ClientId, number: u64, now: Millis) {
+        if let Some((ino, at)) = self.recalls.out_since(client, number) {
+            self.busy.waited(ino, at, now);
+        }
         if let Some((ino, what)) = self.recalls.confirmed(client, number)
             && what == What::Everything
         {
@@ -273,6 +276,17 @@ impl Leases {
         of.into_iter().for_each(|client| self.holders.end(ino, client));
     }
 
+    /// When a client is silent for so long that it believes in nothing that was said to it, if nothing is heard of it before;
+    /// `None`: nobody counts that.
+    pub fn silent_at(&self, client: ClientId) -> Option<Millis> {
+        self.times.silent_at(client)
+    }
+
+    /// The group stood still until now: what it has not heard of meanwhile says nothing about who holds files.
+    pub fn stood_still(&mut self, now: Millis) {
+        self.times.stood_still(now);
+    }
+
     /// May something be lent to the client? One that does not listen has everybody else wait for its time to be over. It need
     /// not before it has anything, unless that has happened just now.
     pub fn may_lend(&self, client: ClientId, listens: bool) -> bool {
@@ -352,9 +366,14 @@ impl<S: Store> Group<S> {
         self.host.leases.has_grant(client, ino, number) || self.holds_changes(ino.shard())
     }
 
-    /// Is it known here that this client holds the file? A shard that has not heard of all what they hold knows it of all.
+    /// Is it known here that this client holds the file?
+    pub fn is_held_by(&self, client: ClientId, ino: Ino) -> bool {
+        self.shards.get(&ino.shard()).is_some_and(|shard| shard.is_held_by(ino, client))
+    }
+
+    /// The same, or what is held is not known. A shard that has not heard of all what they hold knows it of all.
     pub fn knows_hold(&self, client: ClientId, ino: Ino) -> bool {
-        self.shards.get(&ino.shard()).is_some_and(|shard| shard.knows_hold(ino, client))
+        self.shards.get(&ino.shard()).is_some_and(|shard| shard.knows_hold(&self.host, ino, client))
     }
 
     /// Do changes of this shard wait for what was lent in an earlier term?

@@ -2,10 +2,13 @@
 
 use super::get_attr::attr_reply;
 use super::{change_attr, commit, write_inline};
+use crate::choose::Teller;
 use crate::ctx::{Ctx, Done};
-use crate::fail::Fail;
+use crate::fail::{Fail, Need};
 use crate::row::Inode;
 use crate::row::inode::{MAY_BE_HELD, believed};
+use crate::row::slot::Gate;
+use skep_types::limits::INLINE_MAX;
 use skep_types::{SetAttr, Timestamp};
 use skep_wire::meta::Tell;
 use skep_wire::{Refusal, Status};
@@ -18,15 +21,26 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Tell) -> Result<Done, Fail> {
         return Err(Refusal::with(Status::MALFORMED, text).into());
     }
     let mut inode = ctx.file(m.ino)?;
-    if !ctx.choose.is_holder(m.ino) {
+    let teller = ctx.choose.teller(m.ino, inode.change);
+    let asks = m.keeps == Some(true) && is_empty(m);
+    // Nobody has looked into it: he holds it once more, before he brings what he has for it.
+    let again = teller == Teller::PassedOver && m.keeps == Some(true) && ctx.choose.holds_again(m.ino);
+    let keeps = match teller {
+        // He is being passed over. As one who was, he may hold the file once more.
+        Teller::Holder if asks && ctx.choose.may_be_held_again(m.ino) => {
+            return Err(Fail::Wait(Need::Gate(Gate::Durable)));
+        }
+        Teller::Holder => ctx.choose.keeps(),
+        Teller::PassedOver if again => true,
+        // Who has bytes for the file, and asks whether it may bring them, is not answered as if it still might.
+        Teller::TooLate if asks || !is_empty(m) => return Err(Status::HOLD_PASSED.into()),
         // An earlier try has told it, and others may have changed it since; or it was asked for before its create was answered.
-        let is_empty = m.content.is_none() && m.commit.is_none() && m.set == SetAttr::default();
-        return if is_empty {
-            Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
-        } else {
-            Err(Status::NOT_HELD.into())
-        };
-    }
+        Teller::PassedOver | Teller::TooLate | Teller::Other if is_empty(m) => {
+            return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?));
+        }
+        Teller::PassedOver => false,
+        Teller::TooLate | Teller::Other => return Err(Status::NOT_HELD.into()),
+    };
     let (before, now) = (inode.clone(), ctx.scene.at);
     let mut at = believed(m.at, now);
     let mut changed = false;
@@ -52,7 +66,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Tell) -> Result<Done, Fail> {
     }
     changed |= change_attr::owner_and_mode(ctx, m.ino, &mut inode, &m.set)?;
     changed |= change_attr::times(&mut inode, &m.set, believed(m.at, now));
-    inode.flags &= !MAY_BE_HELD;
+    inode.flags = if keeps { inode.flags | MAY_BE_HELD } else { inode.flags & !MAY_BE_HELD };
     // Once, however much of it is told: its mount counts changes.
     (inode.ctime, inode.change) = (before.ctime, before.change);
     if changed {
@@ -61,7 +75,17 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Tell) -> Result<Done, Fail> {
     if inode != before {
         ctx.put_inode(m.ino, &inode);
     }
-    Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
+    // Content in chunks goes to these.
+    let most = if inode.layout.is_inline() { ctx.inline_limit(&inode).min(INLINE_MAX) } else { 0 };
+    // A power cut must not take back that it is held by who was told so. (Read off the row: a replay finds the same.)
+    let is_new = keeps && before.flags & MAY_BE_HELD == 0;
+    let gate = if is_new { Gate::Durable } else { Gate::Open };
+    Ok(Done { holds: keeps.then_some(most), ..Done::gated(&attr_reply(ctx, m.ino, &inode)?, gate) })
+}
+
+/// Is nothing told by it?
+pub fn is_empty(m: &Tell) -> bool {
+    m.content.is_none() && m.commit.is_none() && m.set == SetAttr::default()
 }
 
 #[cfg(test)]

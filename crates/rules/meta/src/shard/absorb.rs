@@ -162,6 +162,7 @@ impl Shard {
                 break;
             }
         }
+        self.pass_over(host)?;
         for parked in self.waits.durable(self.durable) {
             self.resume(host, parked);
         }

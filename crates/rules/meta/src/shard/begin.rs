@@ -222,7 +222,7 @@ impl Shard {
             let begun = TermBegun { shard: self.id, term: self.term() };
             living.iter().for_each(|client| host.events.tell_of_term(*client, begun));
         }
-        self.grace.begin(living, host.now.plus(host.config.grace_ms));
+        self.grace.begin(living, host.now, host.now.plus(host.config.grace_ms));
         self.hold_changes(host);
         if is_known {
             self.opens_known(host)?;

@@ -15,12 +15,14 @@ pub struct Grace {
     /// Those that had not when it ended.
     late: BTreeSet<ClientId>,
     deadline: Option<Millis>,
+    /// When service began.
+    since: Option<Millis>,
 }
 
 impl Grace {
     /// Service begins. Every session in `living` is to report.
-    pub fn begin(&mut self, living: BTreeSet<ClientId>, deadline: Millis) {
-        *self = Self { begun: true, ..Self::default() };
+    pub fn begin(&mut self, living: BTreeSet<ClientId>, now: Millis, deadline: Millis) {
+        *self = Self { begun: true, since: Some(now), ..Self::default() };
         if !living.is_empty() {
             (self.waiting, self.deadline) = (living, Some(deadline));
         }
@@ -44,6 +46,16 @@ impl Grace {
     /// Has `client` not reported, though the period is over?
     pub fn is_late(&self, client: ClientId) -> bool {
         self.late.contains(&client)
+    }
+
+    /// When service began, if it has.
+    pub fn since(&self) -> Option<Millis> {
+        self.since
+    }
+
+    /// Those that have not reported.
+    pub fn unreported(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.waiting.iter().chain(&self.late).copied()
     }
 
     /// When it ends at the latest.

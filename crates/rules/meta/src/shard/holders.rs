@@ -2,6 +2,8 @@
 //! looked at it. Volatile, like opens: told again after a restart. See `docs/design/leases.md`, section 9.
 
 use super::Shard;
+use super::live::{Faults, Holding};
+use super::passed::PassedOver;
 use super::run::Ran;
 use super::waits::For;
 use crate::choose::Holder;
@@ -10,12 +12,24 @@ use crate::ctx::{Dirs, Done, untold};
 use crate::fail::Need;
 use crate::group::{Host, Request};
 use crate::limit::{FILES_HELD_MAX, UNHELD_BATCH, UNHELD_MS};
+use crate::op::tell::is_empty;
 use crate::row::inode::MAY_BE_HELD;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Ino, Millis};
-use skep_wire::meta::{MetaRequest, Question, Reclaim, Wish};
+use skep_types::{ClientId, Ino, LogIndex, Millis};
+use skep_wire::meta::{MetaRequest, Question, Reclaim, Tell, Wish};
+
+/// Those who have not told what they hold, in a term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreported {
+    /// There are none.
+    Nobody,
+    /// They are waited for.
+    Awaited,
+    /// They were not heard for so long that they believe to hold nothing.
+    Silent,
+}
 
 /// Of a shard.
 #[derive(Debug, Default)]
@@ -27,6 +41,11 @@ pub struct FilesHeld {
     unheld: BTreeSet<Ino>,
     /// When those are to say so no longer.
     due: Option<Millis>,
+    /// When it is looked whether those are silent for whom somebody waits.
+    look_at: Option<Millis>,
+    /// Files of silent holders, and the record by which their rows say so no longer.
+    pub(super) passing: BTreeMap<Ino, LogIndex>,
+    pub(super) passed: PassedOver,
 }
 
 impl FilesHeld {
@@ -49,18 +68,27 @@ impl FilesHeld {
         self.by_ino.get(&ino) == Some(&client)
     }
 
+    /// Who holds it.
+    pub(super) fn client(&self, ino: Ino) -> Option<ClientId> {
+        self.by_ino.get(&ino).copied()
+    }
+
     /// Who holds it, if that is not `client`.
     pub fn other(&self, ino: Ino, client: ClientId) -> Option<ClientId> {
         self.by_ino.get(&ino).copied().filter(|holder| *holder != client)
     }
 
-    /// What `client` is to wait for, of a file that may be held. `in_grace`: not everybody has told what he holds.
-    pub fn holder(&self, ino: Ino, client: ClientId, in_grace: bool) -> Holder {
-        match self.by_ino.get(&ino) {
-            Some(holder) if *holder == client => Holder::NoOther,
-            Some(holder) => Holder::Other(*holder),
-            None if in_grace => Holder::Unknown,
-            None => Holder::NoOther,
+    /// What `client` is to wait for, of a file that may be held.
+    pub fn holder(&self, ino: Ino, client: ClientId, unreported: Unreported) -> Holder {
+        match (self.by_ino.get(&ino), unreported) {
+            (Some(holder), _) if *holder == client => Holder::NoOther,
+            (Some(holder), _) => Holder::Other(*holder),
+            // Also where all have reported meanwhile: a power cut brings back that it may be held, and somebody reports it then.
+            (None, _) if self.is_passing(ino) => Holder::Other(ClientId(0)),
+            (None, Unreported::Awaited) => Holder::Unknown,
+            // Whoever it is: until the row says so no longer.
+            (None, Unreported::Silent) => Holder::Other(ClientId(0)),
+            (None, Unreported::Nobody) => Holder::NoOther,
         }
     }
 
@@ -71,11 +99,12 @@ impl FilesHeld {
     }
 
     /// `client` holds it no longer; `true`: he did.
-    fn end(&mut self, ino: Ino, client: ClientId) -> bool {
+    pub(super) fn end(&mut self, ino: Ino, client: ClientId) -> bool {
         if self.by_ino.get(&ino) != Some(&client) {
             return false;
         }
         self.by_ino.remove(&ino);
+        self.passing.remove(&ino);
         if let Some(inos) = self.by_client.get_mut(&client) {
             inos.remove(&ino);
             if inos.is_empty() {
@@ -94,15 +123,35 @@ impl FilesHeld {
         }
     }
 
-    /// When rows are to be written.
+    /// Has its holder been silent, and is that not on stable storage?
+    pub fn is_passing(&self, ino: Ino) -> bool {
+        self.passing.contains_key(&ino)
+    }
+
+    /// It is looked then at the latest whether somebody is silent.
+    pub(super) fn look_at(&mut self, at: Millis) {
+        self.look_at = Some(self.look_at.map_or(at, |old| old.min(at)));
+    }
+
+    /// Is it to be looked now? It is not before it is said again.
+    pub(super) fn is_look_due(&mut self, now: Millis) -> bool {
+        self.look_at.take_if(|at| now >= *at).is_some()
+    }
+
+    /// When there is something to do.
     pub fn deadline(&self) -> Option<Millis> {
+        [self.rows_due(), self.look_at].into_iter().flatten().min()
+    }
+
+    /// When rows are to be written.
+    fn rows_due(&self) -> Option<Millis> {
         let is_full = self.unheld.len() >= UNHELD_BATCH;
         self.due.map(|due| if is_full { Millis(0) } else { due })
     }
 
     /// Those that one command names.
     fn take_due(&mut self, now: Millis) -> Vec<Ino> {
-        if self.deadline().is_none_or(|due| now < due) {
+        if self.rows_due().is_none_or(|due| now < due) {
             return Vec::new();
         }
         let mut inos = Vec::new();
@@ -124,21 +173,58 @@ impl Shard {
         self.files_held.hold(ino, client);
     }
 
+    /// What is to be known for a run.
+    pub(super) fn holding<S: Store>(&self, host: &Host<S>, request: &Request) -> Holding {
+        Holding {
+            unreported: self.unreported(host),
+            makes: self.may_hold(host, request),
+            keeps: self.may_keep(host, request),
+            again: self.may_hold_again(host, request),
+            faults: Faults::of(&host.config),
+        }
+    }
+
     /// May the asker hold what this request makes, wherever that is?
-    pub(super) fn may_hold<S: Store>(&self, host: &Host<S>, request: &Request) -> bool {
-        let (client, limits) = (request.peer.client, &host.config.limits);
+    fn may_hold<S: Store>(&self, host: &Host<S>, request: &Request) -> bool {
+        let client = request.peer.client;
         let wishes = request.call.wish.unwrap_or_default() & Wish::HOLD != 0
             && matches!(request.message, MetaRequest::Create(_))
             && host.leases.wishes(request.reply_to).is_some();
-        wishes
-            // What is held may bring content later, which is not refused then.
-            && !host.low_space
+        wishes && self.may_hold_more(host, client)
+    }
+
+    /// May `client` hold one file more, whichever that is?
+    fn may_hold_more<S: Store>(&self, host: &Host<S>, client: ClientId) -> bool {
+        let limits = &host.config.limits;
+        // What is held may bring content later, which is not refused then.
+        !host.low_space
             && self.grace.knows_opens()
             && self.hold.is_none()
             && self.files_held.len() < limits.files_held
             && self.files_held.of(client) < limits.files_held_per_client
             // Who cannot hear is not asked, and others would wait for his session to end.
             && host.leases.may_lend(client, host.events.listens(client, host.now, host.config.lease_ms / 2))
+    }
+
+    /// May the asker go on holding the file that it tells of, as it wishes? The answer is to say so. Who tells nothing only asks
+    /// whether it holds the file still, before it brings what programs were answered for: that ends nothing, whoever waits.
+    fn may_keep<S: Store>(&self, host: &Host<S>, request: &Request) -> bool {
+        let MetaRequest::Tell(m) = &request.message else { return false };
+        let client = request.peer.client;
+        let goes_on = || host.leases.wishes(request.reply_to).is_some() && self.goes_on(host, m.ino, client);
+        m.keeps == Some(true) && if is_empty(m) { self.files_held.is_by(m.ino, client) } else { goes_on() }
+    }
+
+    /// May the asker, who was passed over, hold the file once more?
+    fn may_hold_again<S: Store>(&self, host: &Host<S>, request: &Request) -> bool {
+        let MetaRequest::Tell(m) = &request.message else { return false };
+        let client = request.peer.client;
+        m.keeps == Some(true)
+            && self.files_held.passed.change(m.ino, client).is_some()
+            && self.opens.writes(m.ino, client)
+            && host.leases.wishes(request.reply_to).is_some()
+            && self.may_hold_more(host, client)
+            && !host.events.is_asked(client, m.ino)
     }
 
     /// `client` has made a file, and perhaps holds it: so many bytes of its content may stay with it.
@@ -162,7 +248,7 @@ impl Shard {
     /// only in its first report: behind that others may have looked.
     pub(super) fn reclaim_held<S: Store>(
         &mut self,
-        host: &Host<S>,
+        host: &mut Host<S>,
         client: ClientId,
         m: &Reclaim,
     ) -> Result<(), StoreError> {
@@ -171,57 +257,82 @@ impl Shard {
             let may_be = |inode: crate::row::Inode| inode.flags & MAY_BE_HELD != 0;
             if is_own && self.inode(host, ino)?.is_some_and(may_be) {
                 self.files_held.hold(ino, client);
+                // Who waits for it already had nobody asked.
+                self.holder_over(host, ino);
             }
         }
         Ok(())
     }
 
-    /// `client` has told what became of the file. Whoever waited for that goes on.
-    pub(super) fn has_told<S: Store>(&mut self, host: &mut Host<S>, ino: Ino, client: ClientId) {
-        if self.files_held.end(ino, client) {
-            self.holder_over(host, ino);
+    /// `client` has told what became of the file, and perhaps goes on holding it: so many bytes of its content may stay with
+    /// it. Else whoever waited for that goes on.
+    pub(super) fn has_told<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        client: ClientId,
+        m: &Tell,
+        done: &Done,
+    ) -> Option<u32> {
+        if done.holds.is_some() {
+            // If it was passed over it is no longer.
+            self.files_held.hold(m.ino, client);
+        } else if self.files_held.end(m.ino, client) {
+            self.holder_over(host, m.ino);
         }
+        if done.holds.is_some() || !is_empty(m) {
+            self.files_held.passed.forget_of(m.ino, client);
+        }
+        done.holds
     }
 
     /// `client` will tell nothing: it has closed the file, or its session is over.
     pub(super) fn tells_nothing<S: Store>(&mut self, host: &mut Host<S>, ino: Ino, client: ClientId) {
+        self.files_held.passed.forget_of(ino, client);
         if self.files_held.end(ino, client) {
             self.files_held.note_unheld(ino, host.now);
             self.holder_over(host, ino);
         }
     }
 
-    /// Does this client hold the file, or is not known yet who holds what?
-    pub fn knows_hold(&self, ino: Ino, client: ClientId) -> bool {
-        self.files_held.is_by(ino, client) || !self.grace.knows_opens()
+    /// Does this client hold the file, as far as is known?
+    pub fn is_held_by(&self, ino: Ino, client: ClientId) -> bool {
+        self.files_held.is_by(ino, client)
+    }
+
+    /// Does this client hold the file, or is it to be heard who holds what?
+    pub fn knows_hold<S: Store>(&self, host: &Host<S>, ino: Ino, client: ClientId) -> bool {
+        self.files_held.is_by(ino, client) || self.unreported(host) == Unreported::Awaited
     }
 
     /// A session is over: it holds nothing.
     pub(super) fn end_held<S: Store>(&mut self, host: &mut Host<S>, client: ClientId) {
         let inos = self.files_held.by_client.get(&client).cloned().unwrap_or_default();
         inos.into_iter().for_each(|ino| self.tells_nothing(host, ino, client));
+        self.files_held.passed.end(client);
     }
 
     /// The file is gone.
     pub(super) fn forget_held<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) {
         self.files_held.unheld.remove(&ino);
+        self.files_held.passed.forget(ino);
         if let Some(client) = self.files_held.by_ino.get(&ino).copied() {
             self.files_held.end(ino, client);
             self.holder_over(host, ino);
         }
     }
 
-    fn holder_over<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) {
+    pub(super) fn holder_over<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) {
         for parked in self.waits.over(For::Holder(ino)) {
             self.resume(host, parked);
         }
     }
 
     /// Somebody is about to wait for a file: its holder is asked, once for all who do.
-    pub(super) fn ask_holder<S: Store>(&self, host: &mut Host<S>, ino: Ino, client: ClientId) {
+    pub(super) fn ask_holder<S: Store>(&mut self, host: &mut Host<S>, ino: Ino, client: ClientId) {
         if !self.waits.is_awaited(For::Holder(ino)) && host.sessions.lives(client) {
             host.events.ask_holder(client, Question { term: self.term(), ino });
         }
+        self.awaits(host, client);
     }
 
     /// How a request ends about a file that another one may hold, where it is none that runs an operation.
@@ -231,15 +342,14 @@ impl Shard {
         request: &Request,
     ) -> Result<Option<Ran>, StoreError> {
         let Some(ino) = looks_at(&request.message) else { return Ok(None) };
-        let in_grace = !self.grace.knows_opens();
-        Ok(match self.files_held.holder(ino, request.peer.client, in_grace) {
+        let is_flagged = || Ok(self.inode(host, ino)?.is_some_and(|inode| inode.flags & MAY_BE_HELD != 0));
+        let may_be = || if self.files_held.is_passing(ino) { Ok(true) } else { is_flagged() };
+        Ok(match self.files_held.holder(ino, request.peer.client, self.unreported(host)) {
             Holder::NoOther => None,
             Holder::Other(_) if host.config.canary_asks_later => None,
+            Holder::Other(ClientId(0)) | Holder::Unknown if !may_be()? => None,
             Holder::Other(client) => Some(self.wait_for(host, Need::Holder { ino, client })),
-            Holder::Unknown => {
-                let inode = self.inode(host, ino)?.filter(|inode| inode.flags & MAY_BE_HELD != 0);
-                inode.map(|_| Ran::Refused(untold(ino), Dirs::default()))
-            }
+            Holder::Unknown => Some(Ran::Refused(untold(ino), Dirs::default())),
         })
     }
 

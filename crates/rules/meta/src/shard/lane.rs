@@ -196,7 +196,7 @@ impl Shard {
             Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
             Ran::Done { done, logged, mut tells } => {
                 if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message))
-                    && !self.opens.open(&mut host.opens, client, ino, mode, seq)
+                    && !self.opens(host, client, ino, mode, seq)
                 {
                     // One without a name was made for nobody.
                     self.purge(host, alloc::vec![ino])?;
@@ -211,10 +211,10 @@ impl Shard {
                     (MetaRequest::Repair(m), Some(_)) => self.note_repair(host, m, client),
                     _ => {}
                 }
-                tells.holds = self.begin_holding(host, client, &done);
-                if let MetaRequest::Tell(m) = &request.message {
-                    self.has_told(host, m.ino, client);
-                }
+                tells.holds = match &request.message {
+                    MetaRequest::Tell(m) => self.has_told(host, client, m, &done),
+                    _ => self.begin_holding(host, client, &done),
+                };
                 self.release(host, request, done, logged, tells)?;
             }
         }
@@ -340,7 +340,7 @@ impl Shard {
         if let Some((mode, seq)) = wish(&request.message)
             && let Ok(reply) = OpenReply::from_bytes(body)
         {
-            self.opens.open(&mut host.opens, request.peer.client, reply.attr.ino, mode, seq);
+            self.opens(host, request.peer.client, reply.attr.ino, mode, seq);
         }
     }
 

@@ -279,8 +279,10 @@ impl Shard {
         let to = request.reply_to;
         // What it was to change has changed, or will not.
         host.leases.release(to);
-        let Some(client) = host.leases.wishes(to) else { return Ok(stamp) };
         let Tells { dirs, changed, holds } = tells;
+        // Who holds a file is told so, whatever else he may know.
+        let stamp = ShardStamp { holds, ..stamp };
+        let Some(client) = host.leases.wishes(to) else { return Ok(stamp) };
         // Of a file that others write to the rows say too little: its length, and set-id bits that are not in force.
         let shown = |mut attr: Attr| {
             let is_coverable = attr.kind != Kind::Dir && self.is_coverable_for(attr.ino, client);
@@ -292,7 +294,7 @@ impl Shard {
         let touched: Vec<Attr> = changed.into_iter().filter_map(shown).collect();
         let opened = wish(&request.message).filter(|(_, seq)| self.opens.has_number(client, *seq));
         let keeps = (opened.is_some() && self.may_stay_open(host, client)).then_some(true);
-        let stamp = ShardStamp { holds, keeps, touched: (!touched.is_empty()).then_some(touched), ..stamp };
+        let stamp = ShardStamp { keeps, touched: (!touched.is_empty()).then_some(touched), ..stamp };
         let listens = host.events.listens(client, host.now, host.config.lease_ms / 2);
         if !(host.leases.may_lend(client, listens) && self.may_lend(host)?) {
             return Ok(stamp);
@@ -407,7 +409,7 @@ impl Shard {
     pub(super) fn recalled<S: Store>(&self, host: &mut Host<S>, request: &Request, m: &Recalled) {
         let client = request.peer.client;
         if m.term == self.term() {
-            m.confirmed.iter().for_each(|number| host.leases.confirmed(client, *number));
+            m.confirmed.iter().for_each(|number| host.leases.confirmed(client, *number, host.now));
             let own = m.back.iter().filter(|(ino, _)| ino.shard() == self.id);
             own.for_each(|(ino, number)| host.leases.give_back(client, *ino, *number));
         }

@@ -1,10 +1,11 @@
 //! Choices made live, and remembered for the log.
 
-use super::holders::FilesHeld;
+use super::holders::{FilesHeld, Unreported};
 use super::opens::Opens;
 use super::serials::Serials;
 use super::txns::Locked;
-use crate::choose::{Choose, Conflict, CutBy, Holder, Plan};
+use crate::Config;
+use crate::choose::{Choose, Conflict, CutBy, Holder, Plan, Teller};
 use crate::command::{Choices, Decided};
 use crate::fail::Fail;
 use crate::limit::PREPARED_MAX;
@@ -37,8 +38,8 @@ pub struct Live<'a> {
     pub coverable: &'a dyn Fn(Ino) -> bool,
     /// Files that are held.
     pub held: &'a FilesHeld,
-    /// The canaries: others are answered about those; who holds one no longer may tell of it.
-    pub faults: (bool, bool),
+    /// What is to be known of those.
+    pub holding: Holding,
     /// Does the asker hold what it makes in this directory?
     pub holds: &'a dyn Fn(Ino) -> bool,
     /// Layouts that are not durable.
@@ -55,6 +56,43 @@ pub struct Live<'a> {
     pub serials: &'a mut Serials,
     /// What was chosen.
     pub choices: Choices,
+}
+
+/// Of files that are held, beside the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Holding {
+    /// Who has not told what he holds.
+    pub unreported: Unreported,
+    /// May the asker hold what it makes?
+    pub makes: bool,
+    /// Does the asker, who tells of one, go on holding it?
+    pub keeps: bool,
+    /// Or hold it once more, if nobody else has it open?
+    pub again: bool,
+    /// What is wrong about them.
+    pub faults: Faults,
+}
+
+/// Canaries: see [`crate::Config`].
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    /// Others are answered about files that are held.
+    pub asks_later: bool,
+    /// Who holds one no longer may tell of it.
+    pub takes_late_tells: bool,
+    /// Who was passed over may tell of one that others have changed.
+    pub tells_late: bool,
+}
+
+impl Faults {
+    /// As they are set.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            asks_later: config.canary_asks_later,
+            takes_late_tells: config.canary_takes_late_tells,
+            tells_late: config.canary_tells_late,
+        }
+    }
 }
 
 fn note(choice: &mut Option<bool>, value: bool) -> bool {
@@ -158,14 +196,38 @@ impl Choose for Live<'_> {
     }
 
     fn holder(&self, ino: Ino) -> Holder {
-        match self.held.holder(ino, self.client, self.grace) {
-            Holder::Other(_) if self.faults.0 => Holder::NoOther,
+        match self.held.holder(ino, self.client, self.holding.unreported) {
+            Holder::Other(_) if self.holding.faults.asks_later => Holder::NoOther,
             holder => holder,
         }
     }
 
-    fn is_holder(&self, ino: Ino) -> bool {
-        self.held.is_by(ino, self.client) || self.faults.1
+    fn may_be_held_again(&self, ino: Ino) -> bool {
+        self.held.is_passing(ino)
+    }
+
+    fn teller(&self, ino: Ino, change: u64) -> Teller {
+        if self.held.is_by(ino, self.client) || self.holding.faults.takes_late_tells {
+            return Teller::Holder;
+        }
+        let Some(known) = self.held.passed.change(ino, self.client) else { return Teller::Other };
+        // Also in grace: who opened it has done so in this term, for no earlier one had it passed over.
+        let writes = || self.opens.other_writers(ino, self.client) || (self.recovering)(ino);
+        match self.holding.faults.tells_late
+            || (known == change && !self.held.passed.is_written(ino) && !writes())
+        {
+            true => Teller::PassedOver,
+            false => Teller::TooLate,
+        }
+    }
+
+    fn keeps(&mut self) -> bool {
+        note(&mut self.choices.keeps, self.holding.keeps)
+    }
+
+    fn holds_again(&mut self, ino: Ino) -> bool {
+        let again = self.holding.again && !self.opens.others(ino, self.client);
+        note(&mut self.choices.keeps, again)
     }
 
     fn is_full(&self) -> bool {

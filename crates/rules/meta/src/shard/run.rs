@@ -100,9 +100,9 @@ impl Shard {
         let (seats, own) = (&host.seats, host.own);
         let is_served = |seat: &ShardEntry| seat.is_led_by(own) && seat.state == ShardState::Active;
         let beside = |shard: ShardId| seats.get(&shard).is_some_and(is_served);
-        let may_hold = self.may_hold(host, request);
+        let holding = self.holding(host, request);
         // Who has a lease on the directory, or looks at it all the time, is about to look at the file.
-        let holds = |dir: Ino| may_hold && !host.leases.notes(dir, request.peer.client, host.now);
+        let holds = |dir: Ino| holding.makes && !host.leases.notes(dir, request.peer.client, host.now);
         let mut live = Live {
             now: host.now,
             shard: self.id,
@@ -118,7 +118,7 @@ impl Shard {
             serials: &mut serials,
             coverable: &|ino| wishes && self.is_coverable_for(ino, request.peer.client),
             held: &self.files_held,
-            faults: (host.config.canary_asks_later, host.config.canary_takes_late_tells),
+            holding,
             holds: &holds,
             txns: Locked { txns: &self.txns, own: (self.id, self.terms.last()), deciding },
             takes_strays: host.config.canary_takes_strays,

@@ -147,7 +147,7 @@ impl Shard {
         m: &Reclaim,
     ) -> Result<Vec<ReclaimedLock>, StoreError> {
         for open in &m.opens {
-            self.opens.open(&mut host.opens, client, open.ino, open.mode, open.open_seq);
+            self.opens(host, client, open.ino, open.mode, open.open_seq);
             if open.mode.writes() {
                 self.reclaim_end(host, open.ino, open.reserved)?;
             }

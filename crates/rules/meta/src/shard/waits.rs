@@ -191,6 +191,18 @@ impl Waits {
         self.by_what.range((what, 0)..=(what, u64::MAX)).next().is_some()
     }
 
+    /// Files whose holders are waited for.
+    pub fn holders(&self) -> Vec<Ino> {
+        let all = (For::Holder(Ino(0)), 0)..=(For::Holder(Ino(u64::MAX)), u64::MAX);
+        let inos = self.by_what.range(all).filter_map(|(what, _)| match what {
+            For::Holder(ino) => Some(*ino),
+            _ => None,
+        });
+        let mut inos: Vec<Ino> = inos.collect();
+        inos.dedup();
+        inos
+    }
+
     /// Reads that nobody waits for any more.
     pub fn take_given_up(&mut self) -> Vec<u64> {
         core::mem::take(&mut self.given_up)

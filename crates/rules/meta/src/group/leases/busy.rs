@@ -8,6 +8,10 @@ use skep_types::{ClientId, Ino, Millis};
 
 /// What a recall adds to the heat of its inode.
 const HOT: u64 = 1 << 20;
+/// A wait for one adds as much for each time that it took so long: so where confirmations are slow it takes fewer changes.
+const WAIT_MS: u64 = 125;
+/// As if it had taken no longer: one long pause of a mount is no reason.
+const WAIT_COUNTS_MS: u64 = 1_000;
 /// Half of it is left after so long.
 const HALF_MS: u64 = 2_500;
 /// What is left after each tenth of that, in 65,536ths.
@@ -26,6 +30,8 @@ struct Heat {
     of: u64,
     at: Millis,
     until: Millis,
+    /// The last wait for it that counts, from and to.
+    waited: (Millis, Millis),
     changed_by: ClientId,
     /// Somebody else asked since: with a lease the next change would have to be told to him.
     asked: bool,
@@ -40,6 +46,11 @@ impl Heat {
         let left = LEFT[step] - (LEFT[step] - LEFT[step + 1]) * within / STEP_MS;
         ((self.of >> halvings) * left) >> 16
     }
+}
+
+/// What so long a wait adds.
+fn counts(ms: u64) -> u64 {
+    ms.min(WAIT_COUNTS_MS) / WAIT_MS * HOT
 }
 
 #[derive(Debug)]
@@ -76,10 +87,32 @@ impl Busy {
             }
             self.order.push_back(ino);
         }
-        let new = Heat { of: 0, at: now, until: Millis(0), changed_by: client, asked: false };
+        let (of, until, waited) = (0, Millis(0), (Millis(0), Millis(0)));
+        let new = Heat { of, at: now, until, waited, changed_by: client, asked: false };
         let heat = self.inos.entry(ino).or_insert(new);
-        *heat = Heat { of: heat.now(now) + HOT, at: now, changed_by: client, ..*heat };
-        if heat.of >= self.at {
+        heat.changed_by = client;
+        let of = heat.now(now) + HOT;
+        self.heats(ino, of, now);
+    }
+
+    /// What was taken back at `since` was confirmed: so long changes waited for it. What several holders keep waiting at the same
+    /// time is one wait, however many they are. No more than makes it busy.
+    pub fn waited(&mut self, ino: Ino, since: Millis, now: Millis) {
+        let Some(heat) = self.inos.get_mut(&ino) else { return };
+        let (from, to) = heat.waited;
+        let (from, counted) = if since <= from { (from, counts(to.since(from))) } else { (since.max(to), 0) };
+        let more = counts(now.since(from)).saturating_sub(counted);
+        if more > 0 {
+            heat.waited = (from, now);
+            let of = heat.now(now);
+            self.heats(ino, of.max(self.at.min(of + more)), now);
+        }
+    }
+
+    fn heats(&mut self, ino: Ino, of: u64, now: Millis) {
+        let Some(heat) = self.inos.get_mut(&ino) else { return };
+        (heat.of, heat.at) = (of, now);
+        if of >= self.at {
             heat.until = now.plus(QUIET_MS);
             self.until = heat.until;
         }
@@ -142,6 +175,7 @@ impl Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     const DIR: Ino = Ino(7);
     const ONE: ClientId = ClientId(1);
@@ -177,6 +211,62 @@ mod tests {
         }
         now.0 += 500;
         assert!(!busy.is_busy(DIR, now));
+    }
+
+    /// Goal: one long wait is no reason, however long; a second one soon after is, and one behind some changes that waited for
+    /// nothing. Not so waits that are short, or far from one another; nor is one for something that was forgotten.
+    #[test]
+    fn busy_by_long_waits() {
+        for (wait, pause, waits) in
+            [(750, 0, 2), (750, 1_000, 2), (4_000, 0, 2), (9_000, 0, 100), (120, 300, 100), (250, 2_000, 100)]
+        {
+            let (mut busy, mut now) = (Busy::default(), Millis(1_000));
+            for n in 1..=waits {
+                busy.recalls(DIR, ONE, now);
+                assert!(!busy.is_busy(DIR, now), "{wait} {pause} {n}");
+                now.0 += wait;
+                busy.waited(DIR, Millis(now.0 - wait), now);
+                let is_over = n == waits && waits == 2;
+                assert_eq!(busy.is_busy(DIR, now), is_over, "{wait} {pause} {n}");
+                now.0 += pause;
+            }
+            assert!(busy.inos[&DIR].of <= BUSY_AT * HOT);
+        }
+        let (mut busy, now) = (Busy::default(), Millis(1_000));
+        (0..8).for_each(|_| busy.recalls(DIR, ONE, now));
+        busy.recalls(DIR, ONE, now);
+        busy.waited(DIR, now, now.plus(750));
+        assert!(busy.is_busy(DIR, now.plus(750)));
+        let mut busy = Busy::default();
+        busy.waited(DIR, Millis(10_000), Millis(70_000));
+        assert_eq!((busy.inos.len(), busy.is_any(Millis(70_000))), (0, false));
+    }
+
+    /// Goal: holders that keep one change waiting at the same time are one wait, whenever each of them confirms; what is waited for
+    /// the next change counts anew.
+    #[test]
+    fn waits_at_the_same_time_are_one() {
+        for confirms in [vec![1_000; 20], vec![125; 10], (1..=20).map(|n| n * 200).collect()] {
+            let (mut busy, begun) = (Busy::default(), Millis(1_000));
+            busy.recalls(DIR, ONE, begun);
+            for ms in &confirms {
+                busy.waited(DIR, begun, begun.plus(*ms));
+            }
+            let now = begun.plus(confirms[confirms.len() - 1]);
+            assert!(!busy.is_busy(DIR, now), "{confirms:?}");
+            busy.recalls(DIR, ONE, now);
+            busy.waited(DIR, now, now.plus(1_000));
+            assert!(busy.is_busy(DIR, now.plus(1_000)), "{confirms:?}");
+        }
+        // Changes that begin while others wait: what lies behind is a wait as well.
+        let (mut busy, mut now) = (Busy::default(), Millis(1_000));
+        busy.recalls(DIR, ONE, now);
+        for _ in 0..4 {
+            busy.recalls(DIR, ONE, now.plus(250));
+            busy.waited(DIR, now, now.plus(500));
+            now.0 += 250;
+        }
+        assert!(busy.is_busy(DIR, now.plus(250)));
     }
 
     /// Goal: what is remembered is bounded, and what is busy stays.

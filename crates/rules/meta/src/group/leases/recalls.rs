@@ -102,6 +102,11 @@ impl Recalls {
         Some(id)
     }
 
+    /// Of which inode a recall is out, and since when.
+    pub fn out_since(&self, client: ClientId, number: u64) -> Option<(Ino, Millis)> {
+        self.told.get(&(client, number)).map(|told| (told.ino, told.at))
+    }
+
     /// What was confirmed.
     pub fn confirmed(&mut self, client: ClientId, number: u64) -> Option<(Ino, What)> {
         let Told { ino, what, waits, .. } = self.told.remove(&(client, number))?;

@@ -71,15 +71,15 @@ fn a_name_is_taken_back_and_the_lease_stays() {
     assert_eq!(table.ask(2, dir(7)), (None, true));
     table.leases.check();
     assert!(told.iter().all(|(_, recall)| (recall.kind, recall.ino) == (RecallKind::Name, dir(7))));
-    table.leases.confirmed(ClientId(2), told[0].1.number);
-    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.confirmed(ClientId(2), told[0].1.number, table.now);
+    table.leases.confirmed(ClientId(2), told[0].1.number, table.now);
     assert!(table.leases.take_over().is_empty());
-    table.leases.confirmed(ClientId(3), told[1].1.number);
+    table.leases.confirmed(ClientId(3), told[1].1.number, table.now);
     assert_eq!(table.leases.take_over(), [(SHARD, first.unwrap())]);
     assert_eq!(table.recall(100, 1, &items), (None, vec![]), "all have dropped it");
     table.leases.release(100);
     assert_eq!(table.ask(2, dir(7)).0, None, "the other one has not run");
-    table.leases.confirmed(ClientId(1), more[0].1.number);
+    table.leases.confirmed(ClientId(1), more[0].1.number, table.now);
     assert_eq!(table.leases.take_over(), [(SHARD, second.unwrap())]);
     assert_eq!(table.recall(101, 3, &items), (None, vec![]));
     table.leases.release(101);
@@ -99,7 +99,7 @@ fn leases_end_by_everything_and_by_giving_back() {
     let (_, told) = table.recall(100, 1, &[(dir(7), What::Everything)]);
     table.leases.abandoned(100);
     assert_eq!(table.ask(2, dir(7)).0, None, "its recall is out");
-    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.confirmed(ClientId(2), told[0].1.number, table.now);
     table.leases.check();
     assert!(!table.leases.has(ClientId(2), dir(7)));
     let again = table.ask(2, dir(7)).0.unwrap();
@@ -121,7 +121,7 @@ fn giving_back_confirms() {
     assert!(table.leases.take_over().is_empty(), "it has not heard of a grant");
     table.leases.give_back(ClientId(2), dir(7), grant.number);
     assert_eq!(table.leases.take_over(), [(SHARD, wait.unwrap())]);
-    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.confirmed(ClientId(2), told[0].1.number, table.now);
     table.leases.release(100);
     table.leases.check();
     assert!(table.ask(2, dir(7)).0.is_some());
@@ -139,7 +139,7 @@ fn recalls_of_one_inode_are_bounded() {
     assert_eq!(told, 9);
     table.leases.check();
     for number in 0..=2 * told as u64 {
-        table.leases.confirmed(ClientId(2), number);
+        table.leases.confirmed(ClientId(2), number, table.now);
     }
     assert_eq!(table.leases.take_over().len(), MANY as usize);
     assert!(!table.leases.has(ClientId(2), dir(7)));
@@ -167,7 +167,7 @@ fn who_is_silent_is_passed_over() {
     assert_eq!(table.leases.take_over(), [(SHARD, wait.unwrap())]);
     assert_eq!((table.leases.has(ClientId(2), dir(7)), table.leases.deadline()), (false, None));
     table.leases.release(100);
-    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.confirmed(ClientId(2), told[0].1.number, table.now);
     assert_eq!(table.ask(2, dir(7)), (None, false));
     table.lapses[2] = 1;
     table.leases.listens(ClientId(7));
@@ -200,14 +200,14 @@ fn who_does_not_confirm_is_not_renewed() {
     }
     assert!(wait.is_some() && table.now.since(begun) <= 2 * PATIENCE);
     table.leases.check();
-    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.confirmed(ClientId(2), told[0].1.number, table.now);
     table.leases.release(100);
     table.lapses[2] = 1;
     assert!(table.ask(2, dir(7)).0.is_some());
     let (_, told) = table.recall(101, 1, &[(dir(7), What::Attributes)]);
     table.now.0 += TERM_MS + 10;
     assert!(!table.ask(2, dir(7)).1);
-    table.leases.confirmed(ClientId(2), told[0].1.number);
+    table.leases.confirmed(ClientId(2), told[0].1.number, table.now);
     assert!(table.ask(2, dir(7)).1, "in time");
 }
 
@@ -316,7 +316,9 @@ fn what_several_keep_changing_is_lent_to_nobody() {
         table.now.0 += 20;
         let (wait, recalls) = table.recall(100 + n, 1, &[(dir(7), name(&alloc::format!("n{n}")))]);
         assert_eq!(wait.is_some(), !recalls.is_empty());
-        recalls.iter().for_each(|(client, recall)| table.leases.confirmed(ClientId(*client), recall.number));
+        recalls
+            .iter()
+            .for_each(|(client, recall)| table.leases.confirmed(ClientId(*client), recall.number, table.now));
         table.leases.take_over();
         table.leases.release(100 + n);
         told += recalls.len();
@@ -338,7 +340,9 @@ fn who_looks_no_more_loses_it_and_who_changes_keeps_it() {
     let mut told = 0;
     for n in 0..100 {
         let (_, recalls) = table.recall(100 + n, 1, &[(dir(7), name(&alloc::format!("n{n}")))]);
-        recalls.iter().for_each(|(client, recall)| table.leases.confirmed(ClientId(*client), recall.number));
+        recalls
+            .iter()
+            .for_each(|(client, recall)| table.leases.confirmed(ClientId(*client), recall.number, table.now));
         table.leases.take_over();
         table.leases.release(100 + n);
         told += recalls.len();
@@ -369,9 +373,9 @@ fn who_holds_up_changes_is_told() {
     let second = table.recall(101, 1, &[(dir(8), name("a"))]).1;
     table.now.0 += 500;
     assert_eq!(slowest(&table), [2_000, 3, dir(7).0]);
-    table.leases.confirmed(ClientId(3), first[0].1.number);
+    table.leases.confirmed(ClientId(3), first[0].1.number, table.now);
     assert_eq!(slowest(&table), [500, 2, dir(8).0]);
-    table.leases.confirmed(ClientId(2), second[0].1.number);
+    table.leases.confirmed(ClientId(2), second[0].1.number, table.now);
     assert_eq!(slowest(&table), [0, 0, 0]);
 }
 

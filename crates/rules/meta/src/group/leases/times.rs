@@ -15,6 +15,8 @@ const MARGIN_MS: u64 = 100;
 struct Heard {
     /// When an answer last renewed its leases.
     at: Millis,
+    /// When it last asked for anything, renewed or not.
+    asked: Millis,
     /// So often have its leases lapsed, as it told last.
     lapses: u64,
     /// It was silent for too long since it told that.
@@ -43,6 +45,8 @@ pub struct Times {
     asked: BTreeMap<u64, Asked>,
     /// Nobody is silent for too long before this.
     next: Millis,
+    /// Nobody counts as silent before this, who holds a file.
+    not_before: Millis,
     ended: u64,
 }
 
@@ -68,8 +72,9 @@ impl Times {
         }
         let Asked { client, lapses, .. } = asked;
         self.asked.insert(to, asked);
-        let new = Heard { at: now, lapses, over: false, deaf: false, ended: self.ended };
+        let new = Heard { at: now, asked: now, lapses, over: false, deaf: false, ended: self.ended };
         let heard = self.heard.entry(client).or_insert(new);
+        heard.asked = now;
         let lapsed = lapses > heard.lapses;
         if lapsed {
             *heard = Heard { deaf: heard.deaf, ended: heard.ended, ..new };
@@ -90,6 +95,21 @@ impl Times {
     /// The client, if the answer may give it leases.
     pub fn is_wished(&self, to: u64) -> Option<ClientId> {
         self.counts(to).filter(|asked| asked.wishes).map(|asked| asked.client)
+    }
+
+    /// When nothing was heard of it for so long that it believes in nothing; one that was forgotten is silent already. What it
+    /// believes counts from a question, and each came before its answer renewed anything: so it has ceased to believe then, also
+    /// where it asks all the time and is not renewed. Not before a group that stood still has had as long to hear it.
+    pub fn silent_at(&self, client: ClientId) -> Option<Millis> {
+        let last = self.heard.get(&client).map(|heard| heard.at.max(heard.asked));
+        let at = last.map_or(Millis(0), |last| last.plus(self.patience()));
+        (self.ms > 0).then(|| at.max(self.not_before))
+    }
+
+    /// The group stood still until now: questions that came meanwhile are not read yet. Leases that are shared end all the same:
+    /// whoever has one believes no longer in it, and has all of that to ask for again, but loses nothing.
+    pub fn stood_still(&mut self, now: Millis) {
+        self.not_before = now.plus(self.patience());
     }
 
     /// Was it silent for too long, or did it not hear what it was told, and was it not heard to listen since?

@@ -1,8 +1,10 @@
 //! Leases on directories: what answers lend, and what changes take back before they happen.
 
 mod cover;
+mod goes_on;
 mod held;
 mod kept;
+mod passed;
 mod rows;
 
 use crate::testing::*;
@@ -17,8 +19,21 @@ use skep_wire::meta::*;
 const THIRD: Who = Who { client: 3, slot: 0 };
 /// Longer than leases are used without being renewed.
 const PATIENCE: u64 = 4_140;
+/// So often a server steps that works.
+const STRIDE_MS: u64 = 400;
 
 impl Bed {
+    /// Time passes, and a step for that follows.
+    pub fn tick(&mut self, mut ms: u64) {
+        while self.strides && ms > STRIDE_MS {
+            self.now.0 += STRIDE_MS - 1;
+            self.step(Input::Tick);
+            ms -= STRIDE_MS;
+        }
+        self.now.0 += ms;
+        self.step(Input::Tick);
+    }
+
     /// Nobody uses any longer what an earlier term has lent.
     pub(super) fn end_hold(&mut self) {
         self.tick(PATIENCE + 10);
@@ -515,4 +530,30 @@ fn transactions_take_back_first() {
     assert_eq!(other.obey(&mut bed), 1);
     assert!(bed.replies[&to].1.is_ok());
     bed.check();
+}
+
+/// Goal: where a mount needs long to drop a directory that another one keeps changing, it is lent to nobody after two such
+/// waits, and changes run at once; a mount that is silent has nobody lent less.
+#[test]
+fn slow_confirmations_make_busy() {
+    for silent in [false, true] {
+        let (mut bed, _, mut other, dir) = bed();
+        let mut waits = 0;
+        for n in 0..10 {
+            bed.send(OTHER, find(dir, "old"));
+            let to = bed.send(ME, node(dir, &format!("{n}"), Kind::Dir));
+            if !bed.replies.contains_key(&to) {
+                waits += 1;
+                bed.tick(if silent { PATIENCE } else { 750 });
+                bed.wishes.insert(2, if silent { n + 1 } else { 0 });
+                while other.obey(&mut bed) > 0 {}
+            }
+            assert!(bed.replies[&to].1.is_ok(), "{n}");
+            bed.tick(10);
+            other.hear(&mut bed);
+        }
+        let expected = if silent { (10, 0) } else { (2, 1) };
+        assert_eq!((waits, bed.server.lease_counts().busy), expected);
+        bed.check();
+    }
 }
