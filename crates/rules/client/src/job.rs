@@ -1,6 +1,6 @@
 //! One request of an operation, on its way to its answer.
 
-use crate::state::{Change, Sent, Told};
+use crate::state::{Change, Heard, Sent, Told};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use skep_types::{
@@ -50,6 +50,8 @@ pub(crate) struct Job<'a> {
     pub sent_as: ClientId,
     /// It was given this session for its place, and means nothing in another.
     pub bound: Option<ClientId>,
+    /// It brings what waited of this file, and is sent only while the mount is heard so still.
+    pub waited: Option<(Ino, Heard)>,
     /// Where it goes in this try; `None` = the map does not say.
     pub node: Option<NodeId>,
     /// The last try had no answer at all.
@@ -126,6 +128,7 @@ impl Job<'_> {
             told: None,
             sent_as: ClientId(0),
             bound: None,
+            waited: None,
             node: None,
             unanswered: false,
             sent_on: false,

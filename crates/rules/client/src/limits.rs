@@ -55,10 +55,30 @@ pub const UNTOLD_MAX: usize = 2 * CHANGED_MAX;
 pub const OWED_MAX: usize = 256;
 /// What a mount keeps to itself of a file that it holds is told after so long at the latest.
 pub const HOLD_MS: u64 = 1_000;
+/// It is told after so long, so that what goes on being held is so without a break.
+pub const HOLD_TELL_MS: u64 = 750;
 /// What cannot be told is tried again after so long.
 pub const HOLD_AGAIN_MS: u64 = 100;
 /// For what somebody waits a server has so long to take it; then it is the turn of the next.
 pub const HOLD_PATIENCE_MS: u64 = 1_000;
+/// Bytes of a write that may wait for others.
+pub const GATHER_WRITE_MAX: usize = 128 << 10;
+/// What waits goes to its targets when it reaches a multiple of so much of its file.
+pub const GATHER_RUN: u64 = 1 << 20;
+/// Bytes of all files that may wait: so much has a target room for that promised some.
+pub const GATHERED_BYTES_MAX: usize = 48 << 20;
+/// A target's promise of room is relied on for so long after it was asked for,
+pub const ROOM_KEPT_MS: u64 = 8_000;
+/// but for the last of it: by then what waits is there.
+pub const ROOM_LEFT_MS: u64 = 2_000;
+/// And for what is old enough.
+pub const OLD_PATIENCE_MS: u64 = 250;
+/// Who was not heard for a while asks for so long whether he holds a file, until his server has heard him listen.
+pub const COME_BACK_MS: u64 = 3_000;
+/// What waits goes to targets only while its mount counts as heard for so long at least: by then it is there.
+pub const PUT_LEFT_MS: u64 = 1_000;
+/// A target counts blocks: so much more than its bytes may a run take.
+pub const RUN_BLOCKS: usize = 8 << 10;
 /// Files that were asked for while creates were on their way; with so many creates hold nothing.
 pub const HOLDS_ASKED_MAX: usize = 1_024;
 /// Bytes read or written by one round of parallel requests.
@@ -186,6 +206,9 @@ pub const STUCK_NAME_MS: u64 = 100;
 pub const STUCK_MS: u64 = 10_000;
 /// ... of so many directories at most.
 pub const STUCK_MAX: usize = 1_024;
+/// So it is where names are taken back so often, with no more than that between two.
+pub const CONTESTED_AT: u32 = 4;
+pub const CONTESTED_MS: u64 = 2_500;
 /// Who hears waits so long for the lock of a directory before it lets the kernel drop all names, or their validity run out.
 pub const NAME_PATIENCE_MS: u64 = 5;
 /// If that little is left of the validity of a name it is waited for.
@@ -241,6 +264,16 @@ pub struct Limits {
     pub old_kernel: bool,
     /// Holds new files, which others have to ask for.
     pub holds: bool,
+    /// Lets small writes of these wait for one another.
+    pub gathers: bool,
+    /// As [`GATHER_RUN`].
+    pub gather_run: u64,
+    /// A fault on purpose: what is told of a file does not wait for what was written to it (*behind-told-as-synced*).
+    pub canary_tells_unput: bool,
+    /// A fault on purpose: nor do reads of it (*reads-past-the-run*).
+    pub canary_reads_unput: bool,
+    /// A fault on purpose: what waits goes to targets though the mount may hold the file no longer (*puts-unheard*).
+    pub canary_puts_unheard: bool,
     /// As [`CACHE_MAX`].
     pub cache_bytes: usize,
     /// A fault on purpose: who asked before the answer to a create is forgotten (*holds-what-was-asked*).
@@ -304,6 +337,11 @@ impl Default for Limits {
             hasty_kernel: false,
             old_kernel: false,
             holds: false,
+            gathers: false,
+            gather_run: GATHER_RUN,
+            canary_tells_unput: false,
+            canary_reads_unput: false,
+            canary_puts_unheard: false,
             cache_bytes: CACHE_MAX,
             canary_forgets_questions: false,
             canary_forgets_recalls: false,

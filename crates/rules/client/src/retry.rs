@@ -15,11 +15,11 @@ use crate::job::{Job, Reply, To, garbled, split_stamp};
 use crate::lane::{Lane, refuse};
 use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, HOPS_MAX};
 use crate::port::{Answer, Call, Cell, MGMTD, Outcome, Port};
-use crate::state::{SessionState, Shards, Shared, Source, Told};
+use crate::state::{Heard, SessionState, Shards, Shared, Source, Told};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, Encode, Errno, MapVersion, Millis, NodeId, ShardId, Term};
+use skep_types::{ClientId, Decode, Encode, Errno, Ino, MapVersion, Millis, NodeId, ShardId, Term};
 use skep_wire::meta::{DropLocks, Events, GetLock, Reclaim, SetLock, ShardStamp};
 use skep_wire::mgmt::{Gap, GetMap, MapReply};
 use skep_wire::storage::{
@@ -42,6 +42,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             jobs.iter_mut().for_each(|job| job.sent_on = false);
             // What goes on in this session is of this one from now on.
             began = sender.or(began);
+            if self.is_heard_no_more(jobs) {
+                return stop(jobs, &Status::NOT_READY.into());
+            }
             // Shards that forgot are told first, and may say that a lock is lost.
             let ready = sender.is_some() && self.prepare(jobs, newest).await;
             if self.has_lost_its_lock() {
@@ -74,6 +77,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             sender = self.shared.with(|s| s.sender());
         }
+    }
+
+    /// Is one of them about what others may have been given by now?
+    fn is_heard_no_more(&self, jobs: &[Job<'_>]) -> bool {
+        let mut waited = jobs.iter().filter_map(|job| job.waited).peekable();
+        let Some(_) = waited.peek() else { return false };
+        let now = self.port.boot();
+        self.shared.with(|s| {
+            // It may have been given up by now.
+            let mut is_over = |(ino, heard): (Ino, Heard)| {
+                let is_put = s.inodes.get(ino).is_some_and(|inode| inode.run_is_put());
+                !is_put || s.leases.heard_by(heard.shard, now) != Some(heard)
+            };
+            waited.any(&mut is_over) && !s.limits.canary_puts_unheard
+        })
     }
 
     /// Routes the jobs, and tells shards that began a new life what is open. `false`: not this time.

@@ -67,6 +67,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 .collect()
         });
         if !self.shared.with(|s| s.session.is_dead()) {
+            self.put_all().await;
             // The kernel uses nothing any more. First, for what follows may take its time.
             self.give_up_leases().await;
             self.shared.with(|s| s.limits.retry_ms = BACKOFF_MAX_MS);

@@ -95,6 +95,8 @@ pub struct MountConfig {
     pub kernel_answers: Switch,
     /// Keep what becomes of new files for a moment, and tell it in one request.
     pub hold_new_files: Switch,
+    /// Let small writes to these wait for one another.
+    pub gather_writes: Switch,
     /// Memory for that.
     pub cache: Size,
 }
@@ -117,6 +119,7 @@ impl Default for MountConfig {
             leases: LEASES,
             kernel_answers: KERNEL_ANSWERS,
             hold_new_files: Switch::On,
+            gather_writes: Switch::On,
             cache: Size::mib(256),
         }
     }

@@ -19,6 +19,8 @@ pub mod flags {
     pub const APPEND: u32 = 0o2000;
     /// O_TRUNC.
     pub const TRUNC: u32 = 0o1000;
+    /// O_DIRECT.
+    pub const DIRECT: u32 = 0o40000;
     /// O_DSYNC, which O_SYNC includes.
     pub const DSYNC: u32 = 0o10000;
 }
@@ -108,6 +110,7 @@ pub fn write_how(request: &skep_fuse::WriteRequest) -> WriteHow {
         // Pages of a mapping belong where they are.
         append: request.flags & flags::APPEND != 0 && !request.from_cache,
         from_pages: request.from_cache,
+        direct: request.flags & flags::DIRECT != 0,
     }
 }
 

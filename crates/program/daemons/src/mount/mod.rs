@@ -209,7 +209,8 @@ fn limits(config: &MountConfig, leases: bool) -> Limits {
     let cache_bytes = usize::try_from(config.cache.bytes()).unwrap_or(usize::MAX);
     let validity = config.kernel_answers == config::mount::Switch::On;
     let holds = leases && config.hold_new_files == config::mount::Switch::On;
-    Limits { retry_ms, leases, validity, holds, cache_bytes, ..Limits::default() }
+    let gathers = holds && config.gather_writes == config::mount::Switch::On;
+    Limits { retry_ms, leases, validity, holds, gathers, cache_bytes, ..Limits::default() }
 }
 
 /// Does it ask for leases? Its log says so, and if not why.

@@ -107,6 +107,7 @@ impl MountPages {
             ("open", spared.opens),
             ("read", spared.reads),
             ("kept", spared.kept),
+            ("gathered", spared.gathered),
         ] {
             family.value(&[("what", what)], value);
         }

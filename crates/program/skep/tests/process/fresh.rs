@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 const GIVEN: Duration = Duration::from_secs(1_000_000_007);
 
 /// Two mounts, and a directory that the first has made: it is alone with it.
-fn two_mounts() -> (Running, PathBuf, PathBuf) {
+pub(super) fn two_mounts() -> (Running, PathBuf, PathBuf) {
     let cluster = start(plan());
     let second = cluster.second_mount("mnt1", &[]).unwrap();
     let first = cluster.mount().to_owned();
@@ -34,10 +34,15 @@ fn two_mounts() -> (Running, PathBuf, PathBuf) {
 
 /// Requests that the metadata server has answered, by kind.
 fn answered(cluster: &Running) -> BTreeMap<String, u64> {
-    let mut answered = BTreeMap::new();
-    for (_, port) in ports(cluster).into_iter().filter(|(name, _)| name.starts_with("metad")) {
+    answered_by(cluster, "metad")
+}
+
+/// The same of all servers of a kind.
+pub(super) fn answered_by(cluster: &Running, role: &str) -> BTreeMap<String, u64> {
+    let (mut answered, name) = (BTreeMap::new(), format!("skep_{role}_requests_total"));
+    for (_, port) in ports(cluster).into_iter().filter(|(name, _)| name.starts_with(role)) {
         let samples = metrics(port).samples.into_iter();
-        for sample in samples.filter(|sample| sample.name == "skep_metad_requests_total") {
+        for sample in samples.filter(|sample| sample.name == name) {
             *answered.entry(sample.labels["message"].clone()).or_default() += sample.value as u64;
         }
     }

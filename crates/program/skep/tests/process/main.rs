@@ -20,6 +20,7 @@ mod failing;
 mod formats;
 mod fresh;
 mod full;
+mod gathered;
 mod gone;
 mod http;
 mod instruments;

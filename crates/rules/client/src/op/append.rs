@@ -269,7 +269,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             }
             let (offset, owner) = (place.offset, view.owner);
-            let write = StripeWrite { layout: &layout, offset, data, owner, sync, place: Some(&place) };
+            let to_end = StripeWrite::new(&layout, offset, data, owner);
+            let write = StripeWrite { sync, place: Some(&place), ..to_end };
             match self.write_chunks(ino, &write, &view, kill).await {
                 // Perhaps by another file's truncate, or a restart of the target: then the place is good still.
                 Ok(Round::Cut { landed }) => {
@@ -328,7 +329,8 @@ mod tests {
     use skep_wire::Message;
     use skep_wire::meta::ReserveEnd;
 
-    const APPEND: WriteHow = WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false };
+    const APPEND: WriteHow =
+        WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false, direct: false };
 
     /// Goal: records of two mounts follow one another without gap or loss, from the first inline byte to
     /// the third extent, whatever the kernels take for the end, and though answers are lost.

@@ -1,5 +1,6 @@
 //! getattr and setattr (chmod, chown, truncate, utimensat).
 
+use super::known::AtHand;
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{OWN_WAIT_MAX_MS, OWN_WAIT_MIN_MS};
@@ -40,14 +41,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
-        if let Some(held) = self.shared.with(|s| s.held_attr_of_now(ino, self.port.boot())) {
-            return Ok(held);
-        }
-        self.tell_untold(ino).await;
-        let names = self.shared.with(|s| s.holds.names());
-        if let Some(known) = self.known_attr(ino) {
-            return Ok(known);
-        }
+        let (boot, now) = (self.port.boot(), self.port.now());
+        // One look at what is known: most questions need no more.
+        let names = match self.shared.with(|s| s.attr_at_hand(ino, boot, now)) {
+            AtHand::Attr(attr) => return Ok(attr),
+            AtHand::Nothing(names) => names,
+            AtHand::Untold => {
+                self.tell_untold(ino).await;
+                let (boot, now) = (self.port.boot(), self.port.now());
+                match self.shared.with(|s| (s.attr_at_hand(ino, boot, now), s.holds.names())) {
+                    (AtHand::Attr(attr), _) => return Ok(attr),
+                    (_, names) => names,
+                }
+            }
+        };
         if let Some(attr) = self.attr_by_name(ino).await? {
             return Ok(attr);
         }

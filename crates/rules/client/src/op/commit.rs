@@ -14,13 +14,23 @@ use skep_wire::{Refusal, Status};
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Commits what is marked, if anything is, and tells what is kept of a file that is held.
     pub(crate) async fn commit(&self, ino: Ino) -> Result<(), Refusal> {
+        self.commit_and(ino, false).await
+    }
+
+    /// The same; `keeps`: a file that is held goes on being held, if nobody waits for it.
+    pub(crate) async fn commit_and(&self, ino: Ino, keeps: bool) -> Result<(), Refusal> {
+        let _stopped = self.stop_gathering(ino);
         for _ in 0..STALE_ROUNDS_MAX {
+            if !self.shared.with(|s| s.limits.canary_tells_unput) {
+                self.put_gathered(ino).await?;
+            }
             self.settle_mark(ino).await?;
             if self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::has_content_to_move)) {
                 Box::pin(self.move_content(ino, 0, None)).await?;
             }
             self.until_told(ino).await?;
-            let Some(known) = self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.begin_commit()))
+            let Some(known) =
+                self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.begin_commit(keeps)))
             else {
                 return Ok(());
             };
@@ -32,7 +42,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 None if news.is_some() => match self.tell_news(ino, &news.unwrap_or_default()).await {
                     Ok(()) => continue,
-                    Err(refusal) if refusal.status == Status::NOT_HELD => continue,
+                    Err(refusal) if is_not_held(refusal.status) => continue,
                     // It has got chunks, by a growth of which nobody knows here what became.
                     Err(refusal) if refusal.status == Status::STALE_GENERATION => {
                         self.fetch_layout(ino).await?;
@@ -52,7 +62,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 Ok(()) if mark.is_some() && self.has_more(ino) => {}
                 // It was told before, by a try of which nobody knew what became; what was written since was not.
-                Err(refusal) if refusal.status == Status::NOT_HELD => {}
+                Err(refusal) if is_not_held(refusal.status) => {}
                 // Another mount has cut the file since: the targets tell what is left.
                 Err(refusal) if refusal.status == Status::STALE_SIZE => self.learn_end(ino).await?,
                 result => return result,
@@ -69,14 +79,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         telling: Option<Telling>,
         news: Option<News>,
     ) -> Result<(), Refusal> {
+        debug_assert!(
+            self.shared
+                .with(|s| { s.limits.canary_tells_unput || !s.inodes.get(ino).is_some_and(Inode::has_run) }),
+            "what is committed is not with its targets"
+        );
         let blocks = self.blocks(ino, mark.generation).await;
         let held = telling.as_ref().map(|telling| telling.held.clone());
         let Mark { size, mtime, time_sets, generation, kill_suidgid, serial, .. } = *mark;
         let message = Commit { ino, generation, size, cuts, mtime, time_sets, blocks, kill_suidgid, held };
         let truncations = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.truncations));
+        let asked = self.port.boot();
         let result = match &news {
-            Some(news) => self.change(ino, &news.tell(ino, Some(message))).await,
-            None => self.change(ino, &message).await,
+            Some(news) => self.tell_file(ino, &news.tell(ino, Some(message))).await,
+            None => self.change(ino, &message).await.map(|reply| (reply, false)),
         };
         let stale = matches!(&result, Err(refusal) if refusal.status == Status::STALE_GENERATION);
         let blind = self.shared.with(|s| s.limits.canary_keeps_layout || s.limits.canary_keeps_beliefs);
@@ -105,7 +121,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if let (Ok(_), Some(telling), Some(inode)) = (&result, &telling, s.inodes.get_mut(ino)) {
                 inode.told(telling);
             }
-            if let (Ok(AttrReply { attr, .. }), None) = (&result, &news) {
+            if let (Ok((AttrReply { attr, .. }, _)), None) = (&result, &news) {
                 // It changes nothing where that time is known already (another lane has committed the same): the counter may
                 // have been moved by another mount then.
                 let is_time = |attr: &Attr| attr.mtime == mtime;
@@ -124,7 +140,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             ));
         }
         let result = match news {
-            Some(_) => self.news_told(ino, result),
+            Some(_) => self.news_told(ino, result, asked),
             None => result.map(drop),
         };
         match result {
@@ -151,6 +167,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Where the file was cut since something of the mark was written, the targets tell what is left of it.
     pub(crate) async fn settle_mark(&self, ino: Ino) -> Result<(), Refusal> {
         for _ in 0..STALE_ROUNDS_MAX {
+            // They do not know of what waits to be with them.
+            if self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::mark_is_doubtful)) {
+                Box::pin(self.put_gathered(ino)).await?;
+            }
             let doubt = self.shared.with(|s| {
                 let inode = s.inodes.get_mut(ino)?;
                 Some((inode.doubt()?, inode.layout.clone()))
@@ -224,7 +244,12 @@ type Untold = (Option<Mark>, u64, Option<Telling>, Option<News>);
 
 impl Inode {
     /// A lane is about to tell it. `None`: another one does.
-    fn begin_commit(&mut self) -> Option<Untold> {
-        (!self.is_being_told()).then(|| (self.mark, self.cuts, self.telling(), self.begin_telling()))
+    fn begin_commit(&mut self, keeps: bool) -> Option<Untold> {
+        (!self.is_being_told()).then(|| (self.mark, self.cuts, self.telling(), self.begin_telling(keeps)))
     }
+}
+
+/// The mount holds the file no longer; it is told of as any other.
+fn is_not_held(status: Status) -> bool {
+    [Status::NOT_HELD, Status::HOLD_PASSED].contains(&status)
 }

@@ -3,7 +3,7 @@
 use super::allocate::changed;
 use super::seal::may_move;
 use super::strays::everywhere;
-use super::write::{StripeWrite, View};
+use super::write::{StripeWrite, View, WriteHow};
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{COPY_JOBS_MAX, COPY_MAX, COPY_WINDOW, ROUND_MAX, STALE_ROUNDS_MAX};
@@ -116,6 +116,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn copy_counted(&self, target: &FileHandle, mut window: Window) -> Result<u64, Refusal> {
+        // Servers copy what targets have, up to the end that is known here.
+        let _stopped = [window.from, window.to].map(|ino| self.stop_gathering(ino));
         self.tell_content_first(window.from).await?;
         self.tell_content_first(window.to).await?;
         for _ in 0..STALE_ROUNDS_MAX {
@@ -213,7 +215,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Ok(0);
         }
         let written = match past_pages {
-            true => self.write_past_pages(target, window.to_offset, &buffer[..n], false, false).await?,
+            true => {
+                self.write_past_pages(target, window.to_offset, &buffer[..n], WriteHow::default()).await?
+            }
             false => self.write_at(target, window.to_offset, &buffer[..n], false, false).await?,
         };
         Ok(written as u64)
@@ -327,7 +331,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let mut holes = Vec::new();
             let used = self.read_segments(&batch, &mut buffer).await?;
             for (offset, data) in runs(&batch, &buffer[..used], &mut holes) {
-                let write = StripeWrite { layout, offset, data, owner, sync: false, place: None };
+                let write = StripeWrite::new(layout, offset, data, owner);
                 if let Err(failed) = self.try_stripes(ino, &write).await {
                     // Of a window that fails nothing stays: see `copy_stripes`.
                     return Err(failed.stuck.refusal);

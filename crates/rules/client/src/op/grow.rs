@@ -39,7 +39,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let owner = Owner { uid: attr.uid, gid: attr.gid, project: attr.project };
         if !copy.data.0.is_empty() {
             let data = &copy.data.0;
-            let write = StripeWrite { layout: &layout, offset: 0, data, owner, sync: true, place: None };
+            let write = StripeWrite { sync: true, ..StripeWrite::new(&layout, 0, data, owner) };
             self.shared.with(|s| s.inodes.entry(ino).change_begins());
             let copied = self.copy_out(ino, &write).await;
             self.shared.with(|s| s.inodes.entry(ino).change_ends());

@@ -4,12 +4,14 @@ use super::attr::is_gone;
 use super::write::{Round, StripeWrite, View};
 use crate::housekeeping::is_passing;
 use crate::lane::Lane;
-use crate::limits::{HOLD_AGAIN_MS, HOLD_PATIENCE_MS, HOUSEKEEPING_MAX_MS, STALE_ROUNDS_MAX};
+use crate::limits::{
+    HOLD_AGAIN_MS, HOLD_MS, HOLD_PATIENCE_MS, HOUSEKEEPING_MAX_MS, OLD_PATIENCE_MS, STALE_ROUNDS_MAX,
+};
 use crate::port::{Cell, Port};
 use crate::state::{Found, Inode, News, Shared, ToTell};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use skep_types::{Attr, Errno, Ino, Millis, Mode, NodeId, SetAttr};
+use skep_types::{Attr, Errno, Ino, Millis, Mode, NodeId, SetAttr, ShardId, Timestamp};
 use skep_wire::meta::{AttrReply, Question, Tell};
 use skep_wire::{Refusal, Status};
 
@@ -26,6 +28,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// In front of an answer about a file that was held: what is kept is told, for by now others may be shown it, and may change
     /// it. An error is none of who looks: then what is known is shown.
     pub(crate) async fn tell_untold(&self, ino: Ino) {
+        // A lane that tells it may go on holding it.
+        let _ = self.until_told(ino).await;
         let now = self.port.boot();
         if self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.is_untold(now))) {
             let _ = self.tell_first(ino).await;
@@ -35,16 +39,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// In front of a write to chunks: no lane tells what is kept, and content that is kept is in its chunks. `true`: it was
     /// waited for, so the file is to be looked at again.
     pub(crate) async fn waits_for_hold(&self, ino: Ino, view: &View, end: u64) -> Result<bool, Refusal> {
-        if view.tells {
+        if view.waits {
+            self.until_told(ino).await?;
+        } else if view.tells {
             self.tell_first(ino).await?;
         } else if view.moves {
             self.grow(ino, end).await?;
         }
-        Ok(view.tells || view.moves)
+        Ok(view.waits || view.tells || view.moves)
     }
 
     /// As [`Lane::tell_first`], where only its content matters.
     pub(crate) async fn tell_content_first(&self, ino: Ino) -> Result<(), Refusal> {
+        self.put_gathered(ino).await?;
         match self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.held_content().is_some())) {
             true => self.tell_first(ino).await,
             false => Ok(()),
@@ -59,27 +66,44 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Keeps a change of attributes, if the file is held and the change can be kept.
     pub(crate) async fn keep_attr(&self, ino: Ino, set: &SetAttr) -> Result<Option<Attr>, Refusal> {
-        self.until_told(ino).await?;
-        let now = (self.port.boot(), self.port.wall());
-        Ok(self.shared.with(|s| {
+        self.between_tellings(ino, |s, now| {
             let kept = s.inodes.get_mut(ino)?.keep_attr(set, now);
             if kept.is_some() {
                 s.acls.forget(ino);
                 s.spared.kept += 1;
             }
             kept
-        }))
+        })
+        .await
     }
 
     /// Keeps what is written, if the file is held and there is room for it.
     pub(crate) async fn keep_content(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<bool, Refusal> {
-        self.until_told(ino).await?;
-        let now = (self.port.boot(), self.port.wall());
-        Ok(self.shared.with(|s| {
+        self.between_tellings(ino, |s, now| {
             let is_kept = s.inodes.get_mut(ino).is_some_and(|inode| inode.keep_content(offset, data, now));
             s.spared.kept += u64::from(is_kept);
             is_kept
-        }))
+        })
+        .await
+    }
+
+    /// Changes what is known of a file while no lane tells it.
+    async fn between_tellings<T>(
+        &self,
+        ino: Ino,
+        mut change: impl FnMut(&mut Shared, (Millis, Timestamp)) -> T,
+    ) -> Result<T, Refusal> {
+        loop {
+            let now = (self.port.boot(), self.port.wall());
+            let done = self.shared.with(|s| {
+                let is_told = s.inodes.get(ino).is_some_and(Inode::is_being_told);
+                if is_told { None } else { Some(change(s, now)) }
+            });
+            match done {
+                Some(done) => return Ok(done),
+                None => self.until_told(ino).await?,
+            }
+        }
     }
 
     /// No lane tells it: what is sent now comes behind that.
@@ -92,6 +116,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// shard's, so nothing is copied there. Others of this mount who write wait.
     pub(crate) async fn move_content(&self, ino: Ino, end: u64, like: Option<Ino>) -> Result<(), Refusal> {
         self.until_told(ino).await?;
+        let now = self.port.boot();
+        let doubt = self.shared.with(|s| {
+            let inode = s.inodes.get(ino).filter(|inode| inode.hold.is_some() && !inode.is_held(now))?;
+            Some(inode.layout.as_ref().is_none_or(|layout| layout.is_inline()))
+        });
+        match doubt {
+            // Others may have it by now. Its shard takes it if they have not.
+            Some(true) => return Box::pin(self.tell_first(ino)).await,
+            Some(false) => Box::pin(self.ask_whether_held(ino)).await?,
+            None => {}
+        }
         let begun = self.shared.with(|s| {
             let inode = s.inodes.get_mut(ino)?;
             Some((inode.begin_moving()?, inode.given_time()))
@@ -103,7 +138,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if let Some(inode) = s.inodes.get_mut(ino) {
                 match result {
                     Ok(()) => inode.was_moved(given),
-                    Err(_) => inode.was_not_told(),
+                    Err(_) => inode.was_asked(),
                 }
             }
         });
@@ -128,8 +163,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.grow_now(ino, end.max(content_end), like).await?;
                 continue;
             }
-            let (owner, data) = (view.owner, content);
-            let write = StripeWrite { layout: &layout, offset: 0, data, owner, sync: false, place: None };
+            let later = view.gathers;
+            let write = StripeWrite { later, ..StripeWrite::new(&layout, 0, content, view.owner) };
             match self.write_chunks(ino, &write, &view, false).await {
                 Ok(Round::Written(n)) if n == content.len() => return Ok(()),
                 Err(refusal) => return Err(refusal),
@@ -144,20 +179,36 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Tells what is kept of a file of whose chunk files there is nothing to commit.
     pub(crate) async fn tell_news(&self, ino: Ino, news: &News) -> Result<(), Refusal> {
-        let told = self.change(ino, &news.tell(ino, None)).await;
-        self.news_told(ino, told)
+        let asked = self.port.boot();
+        let told = self.tell_file(ino, &news.tell(ino, None)).await;
+        self.news_told(ino, told, asked)
     }
 
-    /// What came of it.
-    pub(crate) fn news_told(&self, ino: Ino, told: Result<AttrReply, Refusal>) -> Result<(), Refusal> {
+    /// Tells it. With the answer: is the file held still?
+    pub(crate) async fn tell_file(&self, ino: Ino, tell: &Tell) -> Result<(AttrReply, bool), Refusal> {
+        let reply = self.settle(self.changing(ino, tell)).await?;
+        Ok((reply.read()?, tell.keeps.is_some() && reply.stamp.holds.is_some()))
+    }
+
+    /// What came of what was `asked` then.
+    pub(crate) fn news_told(
+        &self,
+        ino: Ino,
+        told: Result<(AttrReply, bool), Refusal>,
+        asked: Millis,
+    ) -> Result<(), Refusal> {
         let result = self.shared.with(|s| match told {
-            Ok(AttrReply { attr, .. }) => {
+            Ok((AttrReply { attr, .. }, goes_on)) => {
                 s.acls.forget(ino);
-                s.inodes.merge_told(attr);
+                let good_until = s.hold_until(ino.shard(), asked);
+                s.inodes.merge_told(attr, goes_on.then_some(good_until));
+                if goes_on {
+                    s.holds.goes_on(ino, asked);
+                }
                 Ok(())
             }
             // An earlier try has told it, whose answer was lost, and nothing was kept since.
-            Err(refusal) if refusal.status == Status::NOT_HELD => {
+            Err(refusal) if refusal.status == Status::NOT_HELD && s.may_have_been_told(ino) => {
                 if let Some(inode) = s.inodes.get_mut(ino) {
                     inode.was_told();
                     inode.disbelieve();
@@ -166,13 +217,26 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 s.inodes.set_inline(ino, None);
                 Err((refusal, false))
             }
+            // Others have been shown the file without it meanwhile. What is with its targets is the file's all the same.
+            Err(refusal) if [Status::NOT_HELD, Status::HOLD_PASSED].contains(&refusal.status) => {
+                let is_lost = !s.end_hold(ino);
+                if let Some(inode) = s.inodes.get_mut(ino) {
+                    inode.disbelieve();
+                    inode.layout_old = true;
+                }
+                s.inodes.set_inline(ino, None);
+                Err((refusal, is_lost))
+            }
             Err(refusal) if is_for_good(refusal.status) => {
                 s.end_hold(ino);
                 Err((refusal, true))
             }
             Err(refusal) => {
                 if let Some(inode) = s.inodes.get_mut(ino) {
-                    inode.was_not_told();
+                    match is_of_chunks(refusal.status) {
+                        true => inode.was_refused(),
+                        false => inode.was_not_told(),
+                    }
                 }
                 Err((refusal, false))
             }
@@ -195,8 +259,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (mut silent, mut stuck) = (BTreeSet::new(), BTreeSet::new());
         while let Some(next) = self.shared.with(|s| s.next_to_tell(self.port.boot(), &silent, &stuck)) {
             let told = match next.is_asked {
-                true => self.in_time(self.tell_asked(next.ino)).await,
-                false => self.in_time(self.tell_first(next.ino)).await,
+                true => self.in_time(HOLD_PATIENCE_MS, self.tell_asked(next.ino)).await,
+                // Others may be old enough as well.
+                false => self.in_time(OLD_PATIENCE_MS, self.tell_old(next.ino)).await,
             };
             let is_to_tell = told.is_err_and(|refusal| !is_gone(refusal.status));
             self.shared.with(|s| {
@@ -214,6 +279,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if stuck.is_empty() { next.unwrap_or(HOUSEKEEPING_MAX_MS) } else { HOLD_AGAIN_MS }
     }
 
+    /// It has been held for long enough: it is told, and held on if something was written to its chunks.
+    async fn tell_old(&self, ino: Ino) -> Result<(), Refusal> {
+        let goes_on = |s: &mut Shared| s.limits.gathers && s.inodes.get(ino).is_some_and(Inode::goes_on);
+        match self.shared.with(goes_on) {
+            true => Box::pin(self.commit_and(ino, true)).await,
+            false => self.tell_first(ino).await,
+        }
+    }
+
     /// Somebody waits for it: it is told, if only that there is nothing to tell.
     async fn tell_asked(&self, ino: Ino) -> Result<(), Refusal> {
         self.until_told(ino).await?;
@@ -228,8 +302,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    async fn in_time<T>(&self, work: impl Future<Output = T>) -> T {
-        self.port.wanted_for(Some(HOLD_PATIENCE_MS));
+    async fn in_time<T>(&self, ms: u64, work: impl Future<Output = T>) -> T {
+        self.port.wanted_for(Some(ms));
         let done = work.await;
         self.port.wanted_for(None);
         done
@@ -281,10 +355,21 @@ impl Shared {
         self.holds.ask(ino, is_held);
     }
 
+    /// Until when it is good that a file is held, as its shard said to what was `asked` then: a second, and no longer than the mount
+    /// counts as heard.
+    pub(crate) fn hold_until(&self, shard: ShardId, asked: Millis) -> Millis {
+        asked.plus(HOLD_MS).min(self.leases.until(shard))
+    }
+
+    fn may_have_been_told(&self, ino: Ino) -> bool {
+        self.inodes.get(ino).is_some_and(Inode::may_have_been_told)
+    }
+
     /// No program has it open any more. `false`: something of it was not told, and is lost.
     pub(crate) fn end_hold(&mut self, ino: Ino) -> bool {
+        self.loses_run(ino);
         let Some(inode) = self.inodes.get_mut(ino) else { return true };
-        let has_news = inode.has_news();
+        let has_news = inode.has_changes();
         inode.hold = None;
         if has_news {
             self.loses(ino);
@@ -295,9 +380,13 @@ impl Shared {
 
 /// Does telling it again not help?
 fn is_for_good(status: Status) -> bool {
-    let is_of_chunks = [Status::STALE_GENERATION, Status::CUT_SINCE, Status::STALE_SIZE].contains(&status);
     let is_given_up = status.as_errno() == Some(Errno::EINTR) || status == Status::FENCED;
-    !(is_passing(status) || is_of_chunks || is_given_up)
+    !(is_passing(status) || is_of_chunks(status) || is_given_up)
+}
+
+/// Is it refused for what became of its chunk files?
+fn is_of_chunks(status: Status) -> bool {
+    [Status::STALE_GENERATION, Status::CUT_SINCE, Status::STALE_SIZE].contains(&status)
 }
 
 /// The mode of a file with this access ACL, if that says no more than a mode does.
@@ -321,4 +410,4 @@ pub(crate) fn mode_of_acl(value: &[u8], mode: Mode) -> Option<Mode> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

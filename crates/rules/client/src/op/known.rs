@@ -12,6 +12,15 @@ use alloc::vec::Vec;
 use skep_types::{Attr, Ino, Kind, LogIndex, Millis, NodeId, ShardId};
 use skep_wire::meta::{DirEntry, EntryReply, List, ListReply};
 
+/// Attributes, as far as no shard is asked.
+pub(crate) enum AtHand {
+    Attr(Attr),
+    /// Something is to be told first, of a file that was held.
+    Untold,
+    /// So many own changes of names there were until now.
+    Nothing(u64),
+}
+
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// What a name leads to, if that is known: attributes, or that it is not there.
     pub(crate) fn known_entry(&self, parent: Ino, name: &[u8]) -> Option<Option<Attr>> {
@@ -30,20 +39,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 s.acls.seen(attr.ino, attr.change, now);
                 s.inodes.merge(attr)
             }))
-        })
-    }
-
-    /// Attributes of an inode, if they are known.
-    pub(crate) fn known_attr(&self, ino: Ino) -> Option<Attr> {
-        if !self.leases {
-            return None;
-        }
-        let (boot, now) = (self.port.boot(), self.port.now());
-        self.shared.with(|s| {
-            let attr = s.known_attr(ino, boot)?;
-            s.acls.seen(ino, attr.change, now);
-            s.spared.attributes += 1;
-            Some(s.inodes.merge(attr))
         })
     }
 
@@ -229,6 +224,25 @@ impl Shared {
             Found::There(_, _, Some(attr)) if self.says_nothing_else(&attr) => Some(Some(attr)),
             _ => None,
         }
+    }
+
+    /// What the mount can say of a file's attributes without asking.
+    pub(crate) fn attr_at_hand(&mut self, ino: Ino, boot: Millis, now: Millis) -> AtHand {
+        if let Some(held) = self.held_attr_of_now(ino, boot) {
+            return AtHand::Attr(held);
+        }
+        if self.inodes.get(ino).is_some_and(|inode| inode.is_untold(boot)) {
+            return AtHand::Untold;
+        }
+        let known = self.tells_known_attr(ino, boot, now);
+        known.map_or(AtHand::Nothing(self.holds.names()), AtHand::Attr)
+    }
+
+    fn tells_known_attr(&mut self, ino: Ino, boot: Millis, now: Millis) -> Option<Attr> {
+        let attr = if self.limits.leases { self.known_attr(ino, boot) } else { None }?;
+        self.acls.seen(ino, attr.change, now);
+        self.spared.attributes += 1;
+        Some(self.inodes.merge(attr))
     }
 
     /// A directory's, or those of an entry that the lease on its directory covers. (Who is covered has a name that is known, so

@@ -13,6 +13,7 @@ mod copy;
 mod covers;
 mod entry;
 mod events;
+mod gather;
 mod grow;
 mod hold;
 mod inspect;

@@ -307,8 +307,9 @@ impl Shared {
         // Of another term, or session, nobody was told that it is held.
         let is_current = reply.stamp.term == self.shards.term(ino.shard()) && reply.client == self.client();
         let Some(room) = reply.stamp.holds.filter(|_| is_current) else { return false };
+        let good_until = self.hold_until(ino.shard(), now);
         let inode = self.inodes.entry(ino);
-        inode.begin_hold(room, now);
+        inode.begin_hold(room, good_until);
         inode.held_as_of(names);
         let is_first = self.holds.next_ms(now).is_none();
         self.holds.began(ino, now);

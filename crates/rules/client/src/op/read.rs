@@ -21,6 +21,8 @@ enum View {
     Kept(usize),
     /// The same, from what this mount holds.
     Held(usize),
+    /// Some of it waits to be with its targets.
+    Waits,
     /// The shard must be asked.
     Unknown,
     /// The content is in the metadata, and not kept.
@@ -188,6 +190,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     ) -> Result<usize, Refusal> {
         // Where the targets said that it ends counts, whatever is in doubt again by now.
         let (mut seen, mut fetched) = (seen, false);
+        let mut stopped = None;
         for _ in 0..STALE_ROUNDS_MAX {
             match self.shared.with(|s| s.read_view(ino, offset, out, seen)) {
                 View::Kept(n) => return Ok(n),
@@ -199,6 +202,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     if !self.shared.with(is_untold) || self.tell_first(ino).await.is_err() {
                         return Ok(n);
                     }
+                }
+                View::Waits => {
+                    // Else it might never see all of it with its targets, beside one who goes on writing.
+                    stopped.get_or_insert_with(|| self.stop_gathering(ino));
+                    Box::pin(self.put_gathered(ino)).await?;
                 }
                 View::Unknown => {
                     self.fetch_layout(ino).await?;
@@ -390,6 +398,9 @@ impl Shared {
 
     fn read_view(&self, ino: Ino, offset: u64, out: &mut [u8], seen: Option<u64>) -> View {
         let Some(inode) = self.inodes.get(ino) else { return View::Unknown };
+        if inode.has_run() && !self.limits.canary_reads_unput {
+            return View::Waits;
+        }
         if let Some(content) = inode.held_content() {
             return View::Held(copy_inline(content, content.len() as u64, offset, out));
         }

@@ -138,6 +138,7 @@ impl Shared {
                 // Of what is another shard's the recall does not say what the name leads to.
                 let entry = entry.or_else(|| self.leads_to(recall.ino, name.as_bytes()));
                 self.names.forget_name(recall.ino, name.as_bytes());
+                self.kernel.names.is_contested(recall.ino, now);
                 self.kernel.drop_soon(recall.ino, now);
                 if !self.limits.canary_forgets_told_names {
                     self.kernel.drop_name_soon(recall.ino, name.as_bytes(), now);

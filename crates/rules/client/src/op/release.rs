@@ -101,7 +101,7 @@ impl Shared {
         now: Millis,
     ) -> Option<(bool, bool)> {
         let inode = self.inodes.entry(ino);
-        if told_first && inode.readers + inode.writers == 1 && inode.has_news() {
+        if told_first && inode.readers + inode.writers == 1 && (inode.has_news() || inode.has_run()) {
             inode.end_keeping();
             return None;
         }

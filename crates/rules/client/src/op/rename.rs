@@ -39,6 +39,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if parent.shard() != to_parent.shard() {
                 return Err(self.too_far("rename", parent.shard(), to_parent.shard()));
             }
+            // What comes in the place of another file is whole: whoever finds it there later finds what was in it now.
+            if let Some(ino) = self.shared.with(|s| s.held_under(parent, from, self.port.boot())) {
+                self.tell_first(ino).await?;
+            }
             self.see(parent, from).await;
             self.see(to_parent, to).await;
             let RenameHow { no_replace, exchange } = how;

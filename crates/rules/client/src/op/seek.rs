@@ -45,6 +45,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn find_in_file(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64, Refusal> {
+        // What is written meanwhile is with its targets, or it would be taken for a hole.
+        let _stopped = self.stop_gathering(ino);
         self.tell_content_first(ino).await?;
         for _ in 0..STALE_ROUNDS_MAX {
             let (size, layout) = self.file_now(ino).await?;

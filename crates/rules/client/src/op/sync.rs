@@ -89,6 +89,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Makes the chunks written through this mount durable, and tells the shard of them, how long they are for sure
     /// included.
     pub(crate) async fn sync_and_commit(&self, ino: Ino) -> Result<(), Refusal> {
+        // What is written while this waits is none of its business; a commit would have to sync anew for it.
+        let _stopped = self.stop_gathering(ino);
+        if !self.shared.with(|s| s.limits.canary_tells_unput) {
+            self.put_gathered(ino).await?;
+        }
         let voided = self.voided(ino);
         let synced = self.sync_chunks(ino).await?;
         self.commit_synced(ino, &synced, voided).await?;
@@ -249,8 +254,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Makes the chunks of files durable, and tells their shards. Err: the first failure; the others are done all the same.
     pub(crate) async fn sync_and_tell(&self, inos: &[Ino], patient: bool) -> Result<(), Refusal> {
+        let mut unput = None;
+        for ino in inos {
+            unput = unput.or(self.put_gathered(*ino).await.err());
+        }
         let voided: BTreeMap<Ino, u32> = inos.iter().map(|ino| (*ino, self.voided(*ino))).collect();
-        let (synced, mut failed) = self.sync_files(inos, patient).await;
+        let (synced, failed) = self.sync_files(inos, patient).await;
+        let mut failed = unput.or(failed);
         let mut told = Vec::new();
         for ino in inos {
             let voided = voided.get(ino).copied().unwrap_or_default();
@@ -284,7 +294,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let left = || DETACH_SYNC_MS.saturating_sub(self.port.now().since(started));
         let unsynced = || {
             self.shared.with(|s| {
-                let open = s.inodes.iter().filter(|(_, inode)| inode.wants_sync());
+                let open = s.inodes.iter().filter(|(_, inode)| inode.wants_sync() || inode.has_run());
                 open.map(|(ino, _)| ino).collect::<Vec<Ino>>()
             })
         };

@@ -12,7 +12,8 @@ use skep_wire::meta::{ChangeAttr, Commit, GetAttr, Open, ReserveEnd};
 use skep_wire::storage::{StatChunks, WriteChunk};
 use skep_wire::{Message, Status};
 
-const APPEND: WriteHow = WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false };
+const APPEND: WriteHow =
+    WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false, direct: false };
 
 /// Goal: an open that truncates waits for an append of its mount that has begun, and both end: the record stood before,
 /// and is gone. It used to stand at its old place, or at a new one, or at both.

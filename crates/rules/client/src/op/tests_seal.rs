@@ -12,7 +12,8 @@ use skep_wire::meta::SealExtent;
 use skep_wire::storage::WriteChunk;
 use skep_wire::{Message, Status};
 
-const APPEND: WriteHow = WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false };
+const APPEND: WriteHow =
+    WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false, direct: false };
 
 fn room(cluster: &RefCell<Cluster>, each: [usize; 3]) {
     let capacity = each.into_iter().zip(1..).map(|(bytes, target)| (TargetId(target), bytes));

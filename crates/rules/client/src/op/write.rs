@@ -5,16 +5,16 @@ use super::seal::{Place, Stuck, may_move};
 use super::strays::on;
 use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::limits::{PAGES_PATIENCE_MS, ROUND_MAX, STALE_ROUNDS_MAX};
+use crate::limits::{GATHER_WRITE_MAX, PAGES_PATIENCE_MS, ROOM_KEPT_MS, ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Answered, Begun, FileHandle, Handle, Shared, Stray, copies};
+use crate::state::{Answered, Begun, FileHandle, Handle, Heard, Shared, Stray, copies};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::pin::pin;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
 use skep_types::{
-    Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, TargetId, Timestamp,
+    Attr, ClientId, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, TargetId, Timestamp,
 };
 use skep_wire::meta::{AttrReply, WriteInline};
 use skep_wire::storage::{Owner, WriteChunk, WriteChunkReply};
@@ -38,6 +38,8 @@ pub struct WriteHow {
     pub append: bool,
     /// Pages of a mapping are written back.
     pub from_pages: bool,
+    /// The program wants no caches (O_DIRECT).
+    pub direct: bool,
 }
 
 /// Bytes on their way to chunks.
@@ -49,6 +51,16 @@ pub(crate) struct StripeWrite<'a> {
     pub sync: bool,
     /// An append: where it may write, and for how long.
     pub place: Option<&'a Reserved>,
+    /// Room is wished for what comes later.
+    pub later: bool,
+    /// What had waited here: it goes only while the mount holds the file, in this session.
+    pub waited: Option<(ClientId, Heard)>,
+}
+
+impl<'a> StripeWrite<'a> {
+    pub fn new(layout: &'a Layout, offset: u64, data: &'a [u8], owner: Owner) -> Self {
+        Self { layout, offset, data, owner, sync: false, place: None, later: false, waited: None }
+    }
 }
 
 /// What a write must know of its file.
@@ -61,6 +73,10 @@ pub(crate) struct View {
     pub moves: bool,
     /// What is kept is told first: what is written could be taken for older than a time that a program gave.
     pub tells: bool,
+    /// Another lane tells that, or brings content to chunks: it is looked at again behind it.
+    pub waits: bool,
+    /// It is held, and has chunks: small writes to it may wait for one another.
+    pub gathers: bool,
 }
 
 /// How a round went.
@@ -121,7 +137,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             false if file.cached || how.from_pages => {
                 self.write_at(&file, offset, data, how.kill_suidgid, sync).await
             }
-            false => self.write_past_pages(&file, offset, data, how.kill_suidgid, sync).await,
+            false => self.write_past_pages(&file, offset, data, WriteHow { sync, ..how }).await,
         };
         let written = self.errno(result)?;
         if !how.from_pages {
@@ -143,10 +159,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         file: &FileHandle,
         offset: u64,
         data: &[u8],
-        kill: bool,
-        sync: bool,
+        how: WriteHow,
     ) -> Result<usize, Refusal> {
-        let write = pin!(self.write_at(file, offset, data, kill, sync));
+        let write = pin!(async {
+            let stays = !how.sync && !how.direct && self.gather(file.ino, offset, data).await?;
+            if stays {
+                Ok(data.len())
+            } else {
+                self.write_at(file, offset, data, how.kill_suidgid, how.sync).await
+            }
+        });
         self.past_pages(file.ino, (offset, data), write, |written| *written).await
     }
 
@@ -212,6 +234,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         sync: bool,
     ) -> Result<usize, Refusal> {
         for _ in 0..STALE_ROUNDS_MAX {
+            // What was written before comes before it.
+            self.put_gathered(file.ino).await?;
             let view = self.shared.with(|s| s.write_view(file.ino));
             let Some(layout) = view.layout.clone() else {
                 self.fetch_layout(file.ino).await?;
@@ -227,8 +251,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.grow(file.ino, end).await?;
                 Round::Again
             } else {
+                let later = view.gathers && data.len() <= GATHER_WRITE_MAX;
                 let write =
-                    StripeWrite { layout: &layout, offset, data, owner: view.owner, sync, place: None };
+                    StripeWrite { sync, later, ..StripeWrite::new(&layout, offset, data, view.owner) };
                 match self.write_chunks(file.ino, &write, &view, kill).await {
                     Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                         self.settle_written(file.ino, offset, end).await?;
@@ -307,31 +332,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // Before the first byte lands: nobody may run changed content with the owner's rights.
             self.kill_suidgid(ino).await?;
         }
-        let mut result = self.try_stripes(ino, write).await;
-        if let Err(failed) = &mut result
-            && failed.may_move
-        {
-            match self.go_on_elsewhere(ino, write.layout, failed.stuck.clone()).await {
-                // All of it is written again: what has landed stays where it is.
-                Ok(()) if !self.port.cancelled() => return Ok(Round::Moved),
-                Ok(()) => failed.stuck = Errno::EINTR.into(),
-                Err(refusal) => failed.stuck = refusal.into(),
-            }
-        }
-        let written = match result {
-            Ok(written) => written,
-            // It may be others' as well by now: nothing there is touched.
-            Err(Failed { cut: true, fenced: None, written, stray, .. }) => {
-                return Ok(Round::Cut { landed: written > 0 || !stray.is_empty() });
-            }
-            Err(failed) => match self.settle_failed(ino, failed).await {
-                Ok(written) => written,
-                Err(refusal) if refusal.status == Status::STALE_GENERATION => {
-                    self.fetch_layout(ino).await?;
-                    return Ok(Round::Again);
-                }
-                Err(refusal) => return Err(refusal),
-            },
+        let written = match self.land(ino, write).await? {
+            Round::Written(written) => written,
+            round => return Ok(round),
         };
         let (end, mtime) = (write.offset + written as u64, self.port.wall());
         let overlapped =
@@ -343,6 +346,36 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Ok(Round::Again);
         }
         Ok(Round::Written(written))
+    }
+
+    /// Brings it to its chunk files; nothing of it is marked.
+    pub(crate) async fn land(&self, ino: Ino, write: &StripeWrite<'_>) -> Result<Round, Refusal> {
+        let mut result = self.try_stripes(ino, write).await;
+        if let Err(failed) = &mut result
+            && failed.may_move
+        {
+            match self.go_on_elsewhere(ino, write.layout, failed.stuck.clone()).await {
+                // All of it is written again: what has landed stays where it is.
+                Ok(()) if !self.port.cancelled() => return Ok(Round::Moved),
+                Ok(()) => failed.stuck = Errno::EINTR.into(),
+                Err(refusal) => failed.stuck = refusal.into(),
+            }
+        }
+        match result {
+            Ok(written) => Ok(Round::Written(written)),
+            // It may be others' as well by now: nothing there is touched.
+            Err(Failed { cut: true, fenced: None, written, stray, .. }) => {
+                Ok(Round::Cut { landed: written > 0 || !stray.is_empty() })
+            }
+            Err(failed) => match self.settle_failed(ino, failed).await {
+                Ok(written) => Ok(Round::Written(written)),
+                Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                    self.fetch_layout(ino).await?;
+                    Ok(Round::Again)
+                }
+                Err(refusal) => Err(refusal),
+            },
+        }
     }
 
     /// An ordinary user changes content by something that is no write: suid and sgid go.
@@ -395,6 +428,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let each = sent.iter().map(|(piece, target)| piece_job(write, piece, *target));
         let mut jobs: Vec<Job<'_>> = each.collect();
+        let room_until = write.later.then(|| self.port.boot().plus(ROOM_KEPT_MS));
         self.run(&mut jobs).await;
         // Bytes in front of the first piece that some target of it has not.
         let mut written = pieces.iter().map(|piece| piece.len as usize).sum();
@@ -416,7 +450,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         synced: write.sync.then_some(end.min(reply.size)),
                         cuts: reply.cuts,
                     };
-                    self.shared.with(|s| s.wrote_chunk(ino, target, piece.chunk, answer));
+                    self.shared.with(|s| {
+                        s.wrote_chunk(ino, target, piece.chunk, answer);
+                        if let Some(until) = room_until {
+                            s.gathering.promised(target, reply.room, until);
+                        }
+                    });
                     if failed.is_some() {
                         stray.push(on(piece, target));
                     }
@@ -491,11 +530,13 @@ fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId) -> Jo
         floor: write.layout.synced_floor(&piece.chunk),
         sync: write.sync,
         uncut: write.place.and_then(|place| place.uncut.get(&(piece.chunk, target)).copied()),
-        later: None,
+        later: write.later.then_some(true),
     };
     let start = (piece.file_offset - write.offset) as usize;
     let mut job = Job::new(To::Target(target), WriteChunk::KIND, message.to_bytes(), false);
-    job.bound = write.place.map(|place| place.session);
+    let (session, heard) = write.waited.unzip();
+    job.bound = write.place.map(|place| place.session).or(session);
+    job.waited = heard.map(|heard| (piece.chunk.ino, heard));
     job.payload = &write.data[start..start + piece.len as usize];
     job
 }
@@ -534,6 +575,8 @@ impl Shared {
             begun: inode.begin(),
             moves: inode.has_content_to_move(),
             tells: inode.may_have_told_a_time(),
+            waits: inode.is_to_wait_for(),
+            gathers: self.limits.gathers && inode.hold.is_some(),
         }
     }
 }

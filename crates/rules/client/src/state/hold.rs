@@ -3,7 +3,7 @@
 //! section 9.
 
 use super::Inode;
-use crate::limits::{HOLD_AGAIN_MS, HOLD_MS, HOLDS_ASKED_MAX};
+use crate::limits::{HOLD_AGAIN_MS, HOLD_TELL_MS, HOLDS_ASKED_MAX};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -29,11 +29,25 @@ pub struct News {
     mtime: Option<Timestamp>,
     /// When the last of these was changed.
     at: Timestamp,
+    /// The mount wishes to go on holding the file.
+    pub keeps: bool,
 }
 
 impl News {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Is nothing lost with it? Content that was brought to chunks leaves its moments.
+    fn is_none(&self) -> bool {
+        let Self { content, mode, uid, gid, atime, mtime, .. } = self;
+        let is_owned = mode.is_some() || uid.is_some() || gid.is_some();
+        content.is_none() && !is_owned && atime.is_none() && mtime.is_none()
+    }
+
+    /// Nothing, of a file that is to be held still.
+    pub fn nothing_yet() -> Self {
+        Self { keeps: true, ..Self::default() }
     }
 
     /// The request that tells it, and how far chunk files were written.
@@ -53,7 +67,7 @@ impl News {
             commit,
             set,
             at: self.at,
-            keeps: None,
+            keeps: self.keeps.then_some(true),
         }
     }
 
@@ -77,8 +91,10 @@ impl News {
 /// A file that is held.
 #[derive(Debug)]
 pub struct Hold {
-    /// When that was heard.
-    since: Millis,
+    /// Until then all that is so of it is known here: what others may be told without this mount is told later.
+    good_until: Millis,
+    /// Since then its shard does not say that it is held.
+    pub denied: Option<Millis>,
     /// So many bytes of its content may stay here.
     room: usize,
     news: News,
@@ -87,6 +103,8 @@ pub struct Hold {
     /// It is to be told before anything else, or may have been told already: nothing more is kept, and nobody is answered by
     /// what is.
     is_ending: bool,
+    /// So often has a lane begun to tell it: whether the shard heard the earlier ones may not be known.
+    tries: u32,
     /// Its attributes were told after so many own changes of names: which files those are about is not always known.
     names: u64,
 }
@@ -94,7 +112,7 @@ pub struct Hold {
 impl Hold {
     /// Is all that is so known here? For a second at most: whatever becomes of its mount, what programs are shown is not older.
     fn is_good(&self, now: Millis) -> bool {
-        !self.is_being_told && !self.is_ending && now.since(self.since) < HOLD_MS
+        !self.is_being_told && !self.is_ending && now < self.good_until
     }
 }
 
@@ -111,10 +129,11 @@ impl Inode {
         self.hold.as_ref().is_some_and(|hold| hold.names == names)
     }
 
-    /// It is held from now on.
-    pub fn begin_hold(&mut self, room: u32, now: Millis) {
+    /// It is held from now on; that is good until then.
+    pub fn begin_hold(&mut self, room: u32, good_until: Millis) {
         let (room, news) = (room as usize, News::default());
-        let hold = Hold { since: now, room, news, is_being_told: false, is_ending: false, names: 0 };
+        let (is_being_told, is_ending, denied) = (false, false, None);
+        let hold = Hold { good_until, denied, room, news, is_being_told, is_ending, tries: 0, names: 0 };
         self.hold = Some(Box::new(hold));
     }
 
@@ -133,6 +152,11 @@ impl Inode {
         self.hold.as_ref().is_some_and(|hold| !hold.news.is_empty())
     }
 
+    /// Is something lost if it is told to nobody?
+    pub fn has_changes(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| !hold.news.is_none())
+    }
+
     /// Does a lane tell it now, or bring its content to chunks?
     pub fn is_being_told(&self) -> bool {
         self.hold.as_ref().is_some_and(|hold| hold.is_being_told)
@@ -145,7 +169,13 @@ impl Inode {
 
     /// Could a write be taken for older than a time that a program gave before it, and that may have been told?
     pub fn may_have_told_a_time(&self) -> bool {
-        self.is_being_told() || self.is_ending() && self.given_time().is_some()
+        self.is_ending() && !self.is_being_told() && self.given_time().is_some()
+    }
+
+    /// Does another lane tell of a time that a program gave, or bring content to chunks? What is written meanwhile must come
+    /// behind that.
+    pub fn is_to_wait_for(&self) -> bool {
+        self.is_being_told() && (self.given_time().is_some() || self.held_content().is_some())
     }
 
     /// It has chunks, and content that is kept is not in them yet.
@@ -153,7 +183,7 @@ impl Inode {
         self.held_content().is_some() && self.layout.as_ref().is_some_and(|layout| !layout.is_inline())
     }
 
-    /// A lane is to bring its content to chunks; what comes of it is given to [`Inode::was_moved`] or [`Inode::was_not_told`].
+    /// A lane is to bring its content to chunks; what comes of it is given to [`Inode::was_moved`] or [`Inode::was_asked`].
     pub fn begin_moving(&mut self) -> Option<Vec<u8>> {
         let hold = self.hold.as_mut().filter(|hold| !hold.is_being_told)?;
         let content = hold.news.content.clone()?;
@@ -181,13 +211,63 @@ impl Inode {
     }
 
     /// A lane begins to tell it, if there is something to tell, or to commit, or that is waited for, and gives what came of it to
-    /// [`Inode::was_told`] or [`Inode::was_not_told`]. Whether the shard heard it may never be known, so nothing more is kept.
-    pub fn begin_telling(&mut self) -> Option<News> {
+    /// [`Inode::was_told`], [`Inode::is_held_still`] or [`Inode::was_not_told`]. Whether the shard heard it may never be known,
+    /// so nothing more is kept, unless the answer says that it is held still: `keeps` wishes so.
+    pub fn begin_telling(&mut self, keeps: bool) -> Option<News> {
         let commits = self.mark.is_some();
         let hold = self.hold.as_mut().filter(|hold| commits || hold.is_ending || !hold.news.is_empty())?;
         debug_assert!(!hold.is_being_told, "two lanes tell it");
-        (hold.is_being_told, hold.is_ending) = (true, true);
-        Some(hold.news.clone())
+        let keeps = keeps && commits && !hold.is_ending;
+        hold.is_being_told = true;
+        hold.is_ending |= !keeps;
+        hold.tries += 1;
+        Some(News { keeps, ..hold.news.clone() })
+    }
+
+    /// A lane asks whether it is held still, as if it told it.
+    pub fn begin_asking(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.is_being_told = true;
+        }
+    }
+
+    /// Nothing came of that, and nothing is told by it.
+    pub fn was_asked(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.is_being_told = false;
+        }
+    }
+
+    /// The shard says so, which is good until then.
+    pub fn is_held_still(&mut self, good_until: Millis) {
+        if let Some(hold) = &mut self.hold {
+            (hold.good_until, hold.is_being_told) = (hold.good_until.max(good_until), false);
+            hold.denied = None;
+        }
+    }
+
+    /// What is told is known to the shard.
+    pub fn knows_news(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            (hold.news, hold.tries) = (News::default(), 0);
+        }
+    }
+
+    /// Has it been told before the try that is under way, and is not known what became of that?
+    pub fn may_have_been_told(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.tries > 1)
+    }
+
+    /// Was something written to its chunk files that its shard is to know, while it goes on being held?
+    pub fn goes_on(&self) -> bool {
+        let is_good = self.hold.as_ref().is_some_and(|hold| !hold.is_ending && !hold.is_being_told);
+        is_good && self.mark.is_some() && self.held_content().is_none()
+    }
+
+    /// The mode as programs of this mount see it.
+    pub fn mode_now(&self) -> Option<Mode> {
+        let kept = self.hold.as_ref().and_then(|hold| hold.news.mode);
+        kept.or(self.attr.as_ref().map(|attr| attr.mode))
     }
 
     /// The shard has heard it, and the mount does not hold it any more. Gives the content that was told.
@@ -195,11 +275,19 @@ impl Inode {
         self.hold.take().and_then(|hold| hold.news.content)
     }
 
-    /// It has not: all is as before.
+    /// It has not, or nobody knows: what comes next ends the hold, so that this cannot be carried out behind it.
     pub fn was_not_told(&mut self) {
         if let Some(hold) = &mut self.hold {
-            hold.is_being_told = false;
+            (hold.is_being_told, hold.is_ending) = (false, true);
         }
+    }
+
+    /// The shard has said that it did not hear it so.
+    pub fn was_refused(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.tries = hold.tries.saturating_sub(1);
+        }
+        self.was_not_told();
     }
 
     /// What is held of its content.
@@ -323,8 +411,16 @@ impl Holds {
     }
 
     pub fn began(&mut self, ino: Ino, now: Millis) {
-        self.by_age.push_back((now, ino));
+        let behind = self.by_age.iter().rposition(|(since, _)| *since <= now).map_or(0, |at| at + 1);
+        self.by_age.insert(behind, (now, ino));
         *self.shards.entry(ino.shard()).or_default() += 1;
+    }
+
+    /// It goes on being held; it may be listed already.
+    pub fn goes_on(&mut self, ino: Ino, now: Millis) {
+        if !self.by_age.iter().any(|(_, listed)| *listed == ino) {
+            self.began(ino, now);
+        }
     }
 
     /// Where something is held.
@@ -360,7 +456,7 @@ impl Holds {
     pub fn next(&mut self, now: Millis, node: impl Fn(Ino) -> Option<NodeId>) -> Option<ToTell> {
         let free = |ino: &Ino| node(*ino).filter(|node| !self.telling.contains(node));
         let asked = self.questions.iter().position(|ino| free(ino).is_some());
-        let mut old = self.by_age.iter().take_while(|(since, _)| now.since(*since) >= HOLD_MS);
+        let mut old = self.by_age.iter().take_while(|(since, _)| now.since(*since) >= HOLD_TELL_MS);
         let old = if asked.is_some() { None } else { old.position(|(_, ino)| free(ino).is_some()) };
         let ino = match (asked, old) {
             (Some(at), _) => self.questions.remove(at)?,
@@ -382,7 +478,7 @@ impl Holds {
             (true, true) => self.ask(tried.ino, true),
             (true, false) => {
                 // It is the oldest still.
-                self.by_age.push_front((Millis(now.0.saturating_sub(HOLD_MS)), tried.ino));
+                self.by_age.push_front((Millis(now.0.saturating_sub(HOLD_TELL_MS)), tried.ino));
                 *self.shards.entry(tried.ino.shard()).or_default() += 1;
             }
             _ => {}
@@ -393,11 +489,11 @@ impl Holds {
     pub fn next_ms(&self, now: Millis) -> Option<u64> {
         let (since, _) = self.by_age.front()?;
         // One that is old enough waits for its server, which another lane tells something.
-        let left = HOLD_MS.saturating_sub(now.since(*since));
+        let left = HOLD_TELL_MS.saturating_sub(now.since(*since));
         Some(if left == 0 { HOLD_AGAIN_MS } else { left })
     }
 
-    /// Those that are held for less than [`HOLD_MS`], with some that are held no longer.
+    /// Those that are held for less than [`HOLD_TELL_MS`], with some that are held no longer.
     pub fn young(&self) -> impl Iterator<Item = Ino> {
         self.by_age.iter().map(|(_, ino)| *ino)
     }

@@ -3,7 +3,7 @@
 
 use super::pages::Pages;
 use super::{Answered, Point};
-use super::{Hold, Mark};
+use super::{Hold, Mark, Run};
 use crate::limits::UNCUT_MAX;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -65,6 +65,8 @@ pub struct Inode {
     pub mark: Option<Mark>,
     /// It is new, and held by this mount.
     pub hold: Option<Box<Hold>>,
+    /// What was written to it and waits for more.
+    pub run: Option<Box<Run>>,
     /// Unsynced writes, one for each target.
     pub unsynced: Vec<Unsynced>,
     /// 512-byte blocks of the chunk files written.

@@ -109,12 +109,18 @@ impl Inodes {
     }
 
     /// As [`Inodes::merge_own`] for the answer to what was told of a file that was held: nobody else can have changed it.
-    pub fn merge_told(&mut self, attr: Attr) -> Attr {
+    pub fn merge_told(&mut self, attr: Attr, held_until: Option<Millis>) -> Attr {
         let (ino, change) = (attr.ino, attr.change);
         let (mut old, mut content) = (false, None);
         if let Some(inode) = self.table.get_mut(&ino) {
             old = inode.layout_old;
-            content = inode.was_told();
+            match held_until {
+                Some(good_until) => {
+                    inode.knows_news();
+                    inode.is_held_still(good_until);
+                }
+                None => content = inode.was_told(),
+            }
             inode.pages.changed_by_own(change);
             if inode.no_capability != 0 {
                 inode.no_capability = change;
@@ -138,7 +144,7 @@ impl Inodes {
         let held = self.table.iter_mut().filter(|(_, inode)| inode.hold.is_some());
         let mut lost = Vec::new();
         for (ino, inode) in held {
-            if inode.has_news() {
+            if inode.has_changes() {
                 lost.push(*ino);
             }
             inode.hold = None;
@@ -426,7 +432,7 @@ mod tests {
         assert!(inodes.len() <= IDLE_INODES_MAX);
         assert_eq!(inodes.inline_bytes, 0);
         let size = core::mem::size_of::<Inode>() + core::mem::size_of::<Attr>();
-        assert!(size <= 824, "an inode takes {size} bytes before its layout");
+        assert!(size <= 832, "an inode takes {size} bytes before its layout");
         // One that is kept open is parked no more, and goes as the oldest of those that were.
         let mut inodes = Inodes::default();
         inodes.entry(Ino(0));

@@ -11,6 +11,7 @@ mod tests;
 #[cfg(test)]
 mod tests_random;
 
+pub use hearing::Heard;
 pub use own::{Became, Change, OwnChanges};
 
 use super::Found;
@@ -101,6 +102,8 @@ struct Group {
     /// Terms of shards that had ended when this life renewed first.
     ended: Option<u64>,
     until: Millis,
+    /// Moves when an answer comes behind that: this mount was not heard in between.
+    breaks: u64,
     /// For how long its newest answer renewed.
     ms: u64,
     lapses: u64,
@@ -214,11 +217,6 @@ impl Leases {
         Sent { serial: self.serial, at: now, lapses: said, wishes }
     }
 
-    /// Does the kernel use nothing that leases of `node` covered which have ended?
-    pub fn is_clean(&self, node: NodeId, now: Millis) -> bool {
-        self.shards.values().all(|of| of.node != node || of.unclean_until <= now)
-    }
-
     /// It was answered. `true`: something of the shard is held now, and nothing was before.
     pub fn answered(&mut self, from: &Source, sent: &Sent, stamp: &ShardStamp, now: Millis) -> bool {
         self.sweep();
@@ -248,6 +246,7 @@ impl Leases {
             return false;
         }
         let until = if self.counts_from_answers { now } else { sent.at }.plus(renews.ms);
+        group.breaks += u64::from(group.until <= now);
         (group.until, group.ms) = (group.until.max(until), renews.ms);
         // A lease that comes later than its time was not renewed by what came before it.
         let (Some(grants), Some(of)) = (&stamp.grants, self.shards.get_mut(&from.shard)) else {

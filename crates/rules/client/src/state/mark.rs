@@ -118,6 +118,13 @@ impl Inode {
         self.ends_in_doubt();
     }
 
+    /// What was marked may not be there.
+    pub fn end_is_in_doubt(&mut self) {
+        if let Some(mark) = &mut self.mark {
+            mark.doubt();
+        }
+    }
+
     fn ends_in_doubt(&mut self) {
         self.cuts_seen = self.cuts_seen.wrapping_add(1);
         self.live_size = 0;

@@ -4,6 +4,7 @@ mod acls;
 mod ahead;
 mod closes;
 pub(crate) mod copies;
+mod gather;
 mod ghosts;
 mod handle;
 mod held;
@@ -30,6 +31,7 @@ mod untold;
 pub use acls::{Acl, Acls};
 pub use ahead::{Ahead, Aheads, AsOf, Place};
 pub use closes::Closes;
+pub use gather::{Asking, Gathering, Put, Run, Stay};
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
@@ -38,7 +40,7 @@ pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
 pub use kept::{Kept, LOOKS_AT_ONCE};
 pub use kernel::{AttrsBy, Drop, Kernel, LeadsTo, NameDrop};
-pub use leases::{Became, Change, LeaseCounts, Leases, OwnChanges, Sent, Source, Told};
+pub use leases::{Became, Change, Heard, LeaseCounts, Leases, OwnChanges, Sent, Source, Told};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use losses::Losses;
 pub(crate) use losses::Seen;
@@ -92,6 +94,8 @@ pub struct Spared {
     pub reads: u64,
     /// Changes of new files that are told with others.
     pub kept: u64,
+    /// Small writes that went to their targets with others.
+    pub gathered: u64,
 }
 
 /// The state of a mount.
@@ -136,6 +140,8 @@ pub struct Shared {
     pub closes: Closes,
     /// New files that nobody else is told of.
     pub holds: Holds,
+    /// What was written to them and waits for more.
+    pub gathering: Gathering,
     /// Opens that nobody needs now, and no shard is told of.
     pub kept: Kept,
     /// Changes that are acknowledged but not known to be durable.
@@ -219,6 +225,7 @@ impl Shared {
     /// The session has ended in which files were held: what was not told of them is lost.
     fn lose_holds(&mut self) {
         self.holds.clear();
+        self.loses_runs();
         for ino in self.inodes.take_holds() {
             self.loses(ino);
         }

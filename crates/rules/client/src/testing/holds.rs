@@ -16,6 +16,10 @@ pub struct FakeHolds {
     pub by: BTreeMap<Ino, u64>,
     /// Told again after a restart.
     pub reported: Vec<Ino>,
+    /// Who wishes so goes on holding what he tells of.
+    pub keeps: bool,
+    /// So often it says, of an empty word of who wishes so, that he does not; and how often it has.
+    pub denies: usize,
     /// Goes into the next stamp.
     given: Option<u32>,
 }
@@ -23,7 +27,7 @@ pub struct FakeHolds {
 impl FakeHolds {
     /// Everything volatile is gone.
     pub fn restart(&mut self) {
-        *self = Self { room: self.room, ..Self::default() };
+        *self = Self { room: self.room, keeps: self.keeps, ..Self::default() };
     }
 
     /// A request has come.
@@ -74,6 +78,16 @@ impl Shard {
         if !is_held {
             return if is_empty { self.attr_reply(*ino) } else { Err(Status::NOT_HELD.into()) };
         }
+        let mut goes_on = self.holds.keeps && m.keeps == Some(true);
+        if goes_on && is_empty && self.holds.denies > 0 {
+            self.holds.denies -= 1;
+            return self.attr_reply(*ino);
+        }
+        goes_on &= self.holds.denies == 0;
+        self.holds.given = goes_on.then_some(0);
+        if goes_on && is_empty {
+            return self.attr_reply(*ino);
+        }
         if let Some(commit) = commit {
             self.commit(commit)?;
         }
@@ -89,7 +103,9 @@ impl Shard {
             file.attr.atime = time;
         }
         file.attr.ctime = file.attr.ctime.max(*at);
-        self.holds.by.remove(ino);
+        if !goes_on {
+            self.holds.by.remove(ino);
+        }
         self.change_content(&ChangeAttr { ino: *ino, set: set.clone() }.into(), targets)
     }
 }

@@ -27,6 +27,8 @@ pub struct Targets {
     pub changes: u64,
     /// Counts all cuts.
     pub cuts: u64,
+    /// Who wishes to bring more is promised room for so much.
+    pub promises: Option<u64>,
 }
 
 impl Default for Targets {
@@ -41,6 +43,7 @@ impl Default for Targets {
             limits: BTreeMap::new(),
             changes: 0,
             cuts: 0,
+            promises: None,
         }
     }
 }
@@ -173,7 +176,7 @@ impl Targets {
             blocks: size.div_ceil(512),
             life: self.life,
             cuts: Some(self.cuts),
-            room: None,
+            room: self.promises.filter(|_| m.later == Some(true)),
         })
     }
 

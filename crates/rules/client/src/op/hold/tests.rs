@@ -2,6 +2,7 @@
 
 mod ends;
 
+use crate::limits::HOLD_TELL_MS;
 use crate::op::hold::mode_of_acl;
 use crate::op::recalls::tests::{cluster, holder_with, leased, listens, make};
 use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, lane_beside, mount, read, step, write};
@@ -23,7 +24,7 @@ const ACL: &[u8] = b"system.posix_acl_access";
 /// Bytes of content that may be kept.
 const ROOM: u32 = 1_000;
 
-fn mode(mode: u32) -> SetAttr {
+pub(crate) fn mode(mode: u32) -> SetAttr {
     SetAttr { mode: Some(mode), ..SetAttr::default() }
 }
 
@@ -37,25 +38,29 @@ fn times(secs: i64) -> SetAttr {
 }
 
 /// A mount that holds new files, who hears for it, and who tells what is asked for.
-fn holding(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane, FakeLane) {
+pub(crate) fn holding(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane, FakeLane) {
+    holding_with(cluster, leased())
+}
+
+pub(crate) fn holding_with(cluster: &Rc<RefCell<Cluster>>, limits: Limits) -> (FakeLane, FakeLane, FakeLane) {
     cluster.borrow_mut().shard.holds.room = Some(ROOM);
-    let (lane, ear) = holder_with(cluster, Limits { holds: true, ..leased() });
+    let (lane, ear) = holder_with(cluster, Limits { holds: true, ..limits });
     // Its names are known.
     block_on(lane.lookup(ROOT, b"none")).unwrap_err();
     let teller = lane_beside(cluster, &lane);
     (lane, ear, teller)
 }
 
-fn asked(cluster: &RefCell<Cluster>, kinds: &[u16]) -> usize {
+pub(crate) fn asked(cluster: &RefCell<Cluster>, kinds: &[u16]) -> usize {
     kinds.iter().map(|kind| cluster.borrow().count(*kind)).sum()
 }
 
-fn on_shard(cluster: &RefCell<Cluster>, ino: Ino) -> Attr {
+pub(crate) fn on_shard(cluster: &RefCell<Cluster>, ino: Ino) -> Attr {
     cluster.borrow().shard.files[&ino].attr.clone()
 }
 
 /// Goes on with `work` while the mount hears what is asked, and tells it.
-fn beside<T>(work: impl Future<Output = T>, ear: &FakeLane, teller: &FakeLane) -> T {
+pub(crate) fn beside<T>(work: impl Future<Output = T>, ear: &FakeLane, teller: &FakeLane) -> T {
     let mut work = pin!(work);
     for _ in 0..1_000 {
         if let Poll::Ready(done) = step(work.as_mut()) {
@@ -276,7 +281,7 @@ fn a_hold_is_short() {
             block_on(lane.setattr(file.attr.ino, mode(0o600))).unwrap();
         }
         let ms = block_on(teller.tell_held());
-        assert_eq!((ms, asked(&cluster, &[Tell::KIND])), (1_000, 0));
+        assert_eq!((ms, asked(&cluster, &[Tell::KIND])), (HOLD_TELL_MS, 0));
         cluster.borrow_mut().now += ms;
         block_on(teller.tell_held());
         assert!(cluster.borrow().shard.holds.by.is_empty());

@@ -3,7 +3,9 @@
 //! One counts as told until its validity is over, and for so much longer as a reply may be applied late. While it is to be
 //! dropped, it is told nothing. A name that is absent is never told.
 
-use crate::limits::{LATE_MS, NAME_MS, STUCK_MAX, STUCK_MS, STUCK_NAME_MS, TOLD_NAMES_MAX};
+use crate::limits::{
+    CONTESTED_AT, CONTESTED_MS, LATE_MS, NAME_MS, STUCK_MAX, STUCK_MS, STUCK_NAME_MS, TOLD_NAMES_MAX,
+};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::ops::Bound;
@@ -65,6 +67,8 @@ pub struct ToldNames {
     /// Until then names of these directories are told for a moment only, and those of all.
     brief: BTreeMap<Ino, Millis>,
     all_brief: Millis,
+    /// Directories of which names were taken back a short while ago: how often, and when last.
+    contested: BTreeMap<Ino, (u32, Millis)>,
     epoch: u64,
     /// What was told before this epoch is used no more.
     begun: u64,
@@ -100,6 +104,23 @@ impl ToldNames {
         self.brief.retain(|_, until| *until > now);
         if self.brief.len() < STUCK_MAX {
             self.brief.insert(dir, now.plus(STUCK_MS));
+        }
+    }
+
+    /// A name in it is taken back. Where that goes on all of them will be, and those of directories are waited for until they
+    /// are over: from now on they are told for a moment only.
+    pub fn is_contested(&mut self, dir: Ino, now: Millis) {
+        if !self.contested.contains_key(&dir) && self.contested.len() >= STUCK_MAX {
+            self.contested.retain(|_, (_, last)| now.since(*last) < CONTESTED_MS);
+        }
+        if self.contested.len() >= STUCK_MAX {
+            return;
+        }
+        let (count, last) = self.contested.entry(dir).or_insert((0, now));
+        *count = if now.since(*last) < CONTESTED_MS { *count + 1 } else { 1 };
+        *last = now;
+        if *count >= CONTESTED_AT {
+            self.sticks(dir, now);
         }
     }
 
@@ -318,6 +339,29 @@ mod tests {
         told.moves((Ino(6), b"b"), (DIR, b"a"));
         told.dropped(DIR, &taken);
         assert!(told.uses(DIR, b"a", NOW) && told.may_tell(DIR, b"a"));
+    }
+
+    /// Goal: where names are taken back one after the other they are told for a moment only; where that is rare they are not; and
+    /// no more is remembered of it than there is room for.
+    #[test]
+    fn contested_names_are_brief() {
+        let mut told = ToldNames::default();
+        let mut now = NOW;
+        for _ in 0..2 * CONTESTED_AT {
+            told.is_contested(DIR, now);
+            assert_eq!(told.most(DIR, now), NAME_MS);
+            now = now.plus(CONTESTED_MS);
+        }
+        for _ in 0..CONTESTED_AT {
+            now = now.plus(CONTESTED_MS - 1);
+            told.is_contested(DIR, now);
+        }
+        assert_eq!((told.most(DIR, now), told.most(Ino(6), now)), (STUCK_NAME_MS, NAME_MS));
+        assert_eq!(told.most(DIR, now.plus(STUCK_MS)), NAME_MS);
+        for ino in 0..2 * STUCK_MAX as u64 {
+            told.is_contested(Ino(ino), now);
+        }
+        assert_eq!(told.contested.len(), STUCK_MAX);
     }
 
     /// Goal: what was told before an epoch is gone with it, and what is told meanwhile is not.

@@ -1,14 +1,49 @@
 //! Which servers a mount asks what they take back, what it tells them, and what is done so that no shard counts a lease of which
 //! the mount does not know: others would wait for it.
 
-use super::{ANEW_MS, Leases, NO_DIR, Sent};
-use crate::limits::EVENTS_HELD_MS;
+use super::{ANEW_MS, Group, Leases, NO_DIR, Sent};
+use crate::limits::{EVENTS_HELD_MS, PUT_LEFT_MS};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use skep_types::{Ino, Millis, NodeId, ShardId};
 use skep_wire::meta::Recalled;
 
+/// By whom this mount is heard, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    pub shard: ShardId,
+    node: NodeId,
+    breaks: u64,
+}
+
 impl Leases {
+    /// Has the shard's server heard this mount lately enough to wait for it for some time more, whatever is held? As long as this
+    /// is the same it has without a break.
+    pub fn heard_by(&mut self, shard: ShardId, now: Millis) -> Option<Heard> {
+        let node = self.shards.get(&shard)?.node;
+        self.look(node, now);
+        let left = |group: &&Group| group.until.since(now) > PUT_LEFT_MS.min(group.ms / 4);
+        let group = self.groups.get(&node).filter(left)?;
+        Some(Heard { shard, node, breaks: group.breaks })
+    }
+
+    /// Until when this mount counts as heard by the shard's server, as far as it knows.
+    pub fn until(&self, shard: ShardId) -> Millis {
+        let group = self.shards.get(&shard).and_then(|of| self.groups.get(&of.node));
+        group.map_or(Millis(0), |group| group.until)
+    }
+
+    /// Is it so, for who only looks?
+    pub fn is_heard_at(&self, shard: ShardId, now: Millis) -> bool {
+        let group = self.shards.get(&shard).and_then(|of| self.groups.get(&of.node));
+        group.is_some_and(|group| group.until > now)
+    }
+
+    /// Does the kernel use nothing that leases of `node` covered which have ended?
+    pub fn is_clean(&self, node: NodeId, now: Millis) -> bool {
+        self.shards.values().all(|of| of.node != node || of.unclean_until <= now)
+    }
+
     /// An answer to `sent` was lost, or nobody can read it.
     pub fn is_lost(&mut self, node: NodeId, sent: &Sent) {
         let group = self.groups.entry(node).or_default();

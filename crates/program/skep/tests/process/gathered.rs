@@ -1,0 +1,151 @@
+//! Small writes that wait for one another: what they cost, what others see, and what a mount takes with it.
+
+use super::fresh::{answered_by, two_mounts};
+use super::{Running, bytes};
+use rustix::process::Signal;
+use skep_rig::{PATIENCE, until};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const PIECE: usize = 512;
+/// Leases hold for 4 s and a margin; who is silent for longer is passed over.
+const PASSED: Duration = Duration::from_secs(9);
+
+fn writes(cluster: &Running) -> u64 {
+    answered_by(cluster, "storaged").get("WriteChunk").copied().unwrap_or(0)
+}
+
+/// Makes a file with the first bytes of these, so many that it is in chunks.
+fn begun(path: &Path, all: &[u8]) -> (File, usize) {
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
+    let begun = 32 * PIECE;
+    file.write_all(&all[..begun]).unwrap();
+    (file, begun)
+}
+
+fn write_to(file: &mut File, all: &[u8], from: usize, to: usize) {
+    for piece in all[from..to].chunks(PIECE) {
+        file.write_all(piece).unwrap();
+    }
+}
+
+/// Goal: small writes in order cost a few requests to storage servers for each MiB, and all of it is read back, here while the file
+/// is open, and by another mount.
+#[test]
+fn small_writes_go_together() {
+    let (cluster, here, there) = two_mounts();
+    let all = bytes(1, 4 << 20);
+    let mut number = 0;
+    // Targets that have just begun promise room only where there is plenty.
+    until("small writes wait for one another", PATIENCE, || {
+        let before = writes(&cluster);
+        number += 1;
+        let (mut file, at) = begun(&here.join(format!("{number}")), &all);
+        write_to(&mut file, &all, at, 2 * at);
+        let cost = writes(&cluster) - before;
+        if cost < 32 { Ok(()) } else { Err(format!("{cost} requests for 33 writes")) }
+    })
+    .unwrap();
+    let before = writes(&cluster);
+    let (mut file, at) = begun(&here.join("f"), &all);
+    write_to(&mut file, &all, at, all.len());
+    assert_eq!(file.metadata().unwrap().len(), all.len() as u64);
+    let cost = writes(&cluster) - before;
+    assert!(cost < 400, "{cost} requests for {} writes", all.len() / PIECE);
+    assert!(fs::read(here.join("f")).unwrap() == all);
+    drop(file);
+    assert!(fs::read(there.join("f")).unwrap() == all);
+}
+
+/// Goal: whenever another mount looks it finds all that was written until then, and what comes behind that as well.
+#[test]
+fn another_mount_misses_nothing() {
+    let (_cluster, here, there) = two_mounts();
+    let all = bytes(2, 64 << 10);
+    for number in 0..40 {
+        let name = format!("{number}");
+        let (mut file, at) = begun(&here.join(&name), &all);
+        let looked = at + (number * 37 + 1) * PIECE % (all.len() - at);
+        write_to(&mut file, &all, at, looked);
+        match number % 3 {
+            0 => assert_eq!(fs::metadata(there.join(&name)).unwrap().len(), looked as u64, "{number}"),
+            1 => assert!(fs::read(there.join(&name)).unwrap() == all[..looked], "{number}"),
+            _ => {
+                let theirs = OpenOptions::new().write(true).open(there.join(&name)).unwrap();
+                assert_eq!(theirs.metadata().unwrap().len(), looked as u64, "{number}");
+            }
+        }
+        write_to(&mut file, &all, looked, all.len());
+        assert!(fs::read(there.join(&name)).unwrap() == all, "{number}");
+    }
+}
+
+/// Goal: a mount that is killed takes what was written within a second or so, and no more: what is left is a beginning of what was
+/// written, with all that was synced.
+#[test]
+fn a_killed_mount_leaves_a_beginning() {
+    let (cluster, here, there) = two_mounts();
+    let all = bytes(3, 8 << 20);
+    let daemon = cluster.mount_daemon(cluster.mount()).unwrap();
+    let (mut file, mut at) = begun(&here.join("f"), &all);
+    let (mut synced, _) = begun(&here.join("synced"), &all);
+    write_to(&mut synced, &all, at, 2 * at);
+    synced.sync_all().unwrap();
+    write_to(&mut synced, &all, 2 * at, 3 * at);
+    let started = Instant::now();
+    let mut old = 0;
+    while started.elapsed() < Duration::from_secs(3) {
+        let next = (at + PIECE).min(all.len());
+        write_to(&mut file, &all, at, next);
+        at = next;
+        if started.elapsed() < Duration::from_millis(500) {
+            old = at;
+        }
+        if at < all.len() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    daemon.kill().unwrap();
+    drop((file, synced));
+    skep_rig::unmount_lazily(cluster.mount());
+    cluster.mount_again(cluster.mount()).unwrap();
+    let found = fs::read(there.join("f")).unwrap();
+    assert!(found.len() >= old && found.len() <= at, "{} of {at}, {old} of which old", found.len());
+    assert!(found == all[..found.len()]);
+    let found = fs::read(there.join("synced")).unwrap();
+    assert!(found.len() >= 64 * PIECE && found == all[..found.len()], "{}", found.len());
+}
+
+/// Goal: nobody waits for a minute for a mount that stands still: it is passed over. What it had kept is told when it goes on, if
+/// nobody has changed the file meanwhile; else it is lost, and the next fsync says so.
+#[test]
+fn who_stands_still_is_passed_over() {
+    let (cluster, here, there) = two_mounts();
+    let all = bytes(4, 64 << 10);
+    let daemon = cluster.mount_daemon(cluster.mount()).unwrap();
+    let (mut kept, at) = begun(&here.join("kept"), &all);
+    let (mut changed, _) = begun(&here.join("changed"), &all);
+    write_to(&mut kept, &all, at, all.len());
+    write_to(&mut changed, &all, at, all.len());
+    daemon.signal(Signal::STOP).unwrap();
+    let asked = Instant::now();
+    let shown = fs::metadata(there.join("kept")).unwrap();
+    assert!(asked.elapsed() < PASSED, "{:?}", asked.elapsed());
+    assert!(shown.len() <= all.len() as u64);
+    fs::set_permissions(there.join("changed"), Permissions::from_mode(0o640)).unwrap();
+    assert!(asked.elapsed() < 2 * PASSED, "{:?}", asked.elapsed());
+    daemon.signal(Signal::CONT).unwrap();
+    kept.sync_all().unwrap();
+    until("it is told late", PATIENCE, || {
+        if fs::read(there.join("kept")).unwrap() == all { Ok(()) } else { Err("not yet".to_owned()) }
+    })
+    .unwrap();
+    let lost = changed.sync_all();
+    let found = fs::read(there.join("changed")).unwrap();
+    assert!(found == all[..found.len()]);
+    assert!(lost.is_err() || found == all, "{} bytes are lost, and nobody says so", all.len() - found.len());
+    assert_eq!(fs::metadata(here.join("changed")).unwrap().mode() & 0o777, 0o640);
+}

@@ -1,0 +1,202 @@
+//! Small writes of a file that this mount holds wait for one another: when they go to their targets. See
+//! `docs/design/gathering.md`.
+
+use super::write::StripeWrite;
+use crate::lane::Lane;
+use crate::limits::{DETACH_SYNC_MS, OWN_WAIT_MAX_MS, OWN_WAIT_MIN_MS, STALE_ROUNDS_MAX};
+use crate::port::{Cell, Port};
+use crate::state::{Asking, Heard, News, Put, Shared, Stay};
+use alloc::boxed::Box;
+use skep_types::{ClientId, Errno, Generation, Ino};
+use skep_wire::{Refusal, Status};
+
+/// While it lives nothing of a file stays with the mount.
+pub(crate) struct Stopped<'a, C: Cell<Shared>> {
+    shared: &'a C,
+    ino: Ino,
+    is_held: bool,
+}
+
+impl<C: Cell<Shared>> Drop for Stopped<'_, C> {
+    fn drop(&mut self) {
+        if self.is_held {
+            self.shared.with(|s| s.gathers_again(self.ino));
+        }
+    }
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Whoever tells of the file has brought all of it to its targets.
+    pub(crate) fn stop_gathering(&self, ino: Ino) -> Stopped<'_, C> {
+        let is_held = self.shared.with(|s| s.stops_gathering(ino));
+        Stopped { shared: &self.shared, ino, is_held }
+    }
+
+    /// `true`: the write stays here, and its program goes on.
+    pub(crate) async fn gather(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<bool, Refusal> {
+        let now = (self.port.boot(), self.port.wall());
+        match self.shared.with(|s| s.gathers(ino, offset, data, now)) {
+            Stay::Here => Ok(true),
+            Stay::Goes => Ok(false),
+            Stay::Full => match Box::pin(self.put_gathered(ino)).await {
+                // It stays all the same; who comes next tries again.
+                Err(refusal) if stays(refusal.status) => Ok(true),
+                put => put.map(|()| true),
+            },
+        }
+    }
+
+    /// Brings what waits of the file to its targets: in front of all that looks at them, changes them, or tells of them.
+    pub(crate) async fn put_gathered(&self, ino: Ino) -> Result<(), Refusal> {
+        for _ in 0..STALE_ROUNDS_MAX {
+            let now = self.port.boot();
+            // It lives until nobody needs the lock of the mount's state to free it.
+            let put = self.shared.with(|s| s.begin_put(ino, now));
+            let result = match &put {
+                Put::Nothing => return Ok(()),
+                Put::Busy => {
+                    self.wait_until(|s| !s.inodes.get(ino).is_some_and(|inode| inode.run_is_put())).await?;
+                    continue;
+                }
+                Put::Unheard => {
+                    Box::pin(self.ask_whether_held(ino)).await?;
+                    continue;
+                }
+                Put::Run { offset, bytes, of } => {
+                    // What this lane's own file has lost is no reason: the bytes may be another program's.
+                    let _going = self.through([None, None]);
+                    self.put_run(ino, (*offset, bytes), *of).await
+                }
+            };
+            match &result {
+                Err(refusal) if !stays(refusal.status) => self.run_is_lost(ino, refusal),
+                _ => self.shared.with(|s| s.was_put(ino, result.is_ok())),
+            }
+            // The shard is to be asked first.
+            if !matches!(&result, Err(refusal) if refusal.status == Status::NOT_READY) {
+                return result;
+            }
+        }
+        Err(super::unsettled(ino))
+    }
+
+    /// The mount ends: from now on nothing stays, and what waits goes while the mount is heard still.
+    pub(crate) async fn put_all(&self) {
+        let waiting = self.shared.with(|s| {
+            s.limits.gathers = false;
+            s.waiting()
+        });
+        self.port.wanted_for(Some(DETACH_SYNC_MS));
+        for ino in waiting {
+            if let Err(refusal) = self.put_gathered(ino).await {
+                self.port.log(format_args!(
+                    "unmount: inode {ino}: what was written last is not written: {refusal}"
+                ));
+            }
+        }
+        self.port.wanted_for(None);
+    }
+
+    async fn put_run(
+        &self,
+        ino: Ino,
+        (offset, bytes): (u64, &[u8]),
+        (session, heard, generation): (ClientId, Heard, Generation),
+    ) -> Result<(), Refusal> {
+        let mut done = 0;
+        for _ in 0..STALE_ROUNDS_MAX {
+            let view = self.shared.with(|s| s.write_view(ino));
+            let Some(layout) = view.layout.clone() else {
+                self.fetch_layout(ino).await?;
+                continue;
+            };
+            if layout.generation != generation {
+                return Err(Status::STALE_GENERATION.into());
+            }
+            let (at, data) = (offset + done as u64, &bytes[done..]);
+            let (later, waited) = (true, Some((session, heard)));
+            let write = StripeWrite { later, waited, ..StripeWrite::new(&layout, at, data, view.owner) };
+            self.shared.with(|s| s.inodes.entry(ino).change_begins());
+            let round = self.land(ino, &write).await;
+            self.shared.with(|s| s.inodes.entry(ino).change_ends());
+            match round {
+                Err(refusal) if refusal.status == Status::LOST_CHUNK => {
+                    // By an old layout perhaps. (A commit, as in front of other writes, would wait for this very run.)
+                    let end = offset + bytes.len() as u64;
+                    self.find_loss(ino, at, end).await?.map_or(Ok(()), Err)?;
+                }
+                round => done += round?.landed(),
+            }
+            if done == bytes.len() {
+                return Ok(());
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Err(super::unsettled(ino))
+    }
+
+    fn run_is_lost(&self, ino: Ino, why: &Refusal) {
+        self.port.log(format_args!(
+            "inode {ino}: what was written last, and waited for more, is lost, its next fsync fails: {why}"
+        ));
+        self.shared.with(|s| s.holds_no_more(ino));
+    }
+
+    /// The mount was not heard for so long that others may have been shown the file, and have changed it: what waits goes nowhere
+    /// before its shard has said that it is held still, or once more. Who has just come back is not lent anything for a moment,
+    /// until its server has heard it listen: that is waited for.
+    pub(crate) async fn ask_whether_held(&self, ino: Ino) -> Result<(), Refusal> {
+        let mut pause = OWN_WAIT_MIN_MS;
+        loop {
+            let asked = self.port.boot();
+            match self.shared.with(|s| s.begin_asking(ino, asked)) {
+                Asking::Busy => {
+                    self.until_told(ino).await?;
+                    continue;
+                }
+                Asking::Known => return Ok(()),
+                Asking::NotHeld => {
+                    self.run_is_lost(ino, &Status::NOT_HELD.into());
+                    return Ok(());
+                }
+                Asking::Begun => {}
+            }
+            let told = self.tell_file(ino, &News::nothing_yet().tell(ino, None)).await;
+            let now = self.port.boot();
+            match told {
+                // An older answer says nothing: others may have been waiting since.
+                Ok((_, true)) if self.shared.with(|s| s.holds_still(ino, asked, now)) => return Ok(()),
+                Ok((_, is_held)) => {
+                    if self.shared.with(|s| s.is_denied(ino, is_held, now)) {
+                        self.run_is_lost(ino, &Status::HOLD_PASSED.into());
+                        return Ok(());
+                    }
+                }
+                Err(refusal) if stays(refusal.status) => {
+                    self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.was_asked()));
+                    return Err(refusal);
+                }
+                Err(refusal) => {
+                    self.run_is_lost(ino, &refusal);
+                    let _ = self.news_told(ino, Err(refusal), asked);
+                    return Ok(());
+                }
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+            self.port.pause(pause).await;
+            pause = (2 * pause).min(OWN_WAIT_MAX_MS);
+        }
+    }
+}
+
+/// Does it wait on, whole, for the next who tries?
+fn stays(status: Status) -> bool {
+    status.is_transient() || status.is_misdirected() || status.as_errno() == Some(Errno::EINTR)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,360 @@
+//! Small writes of a file that its mount holds: they wait for one another, and go to their targets together. See
+//! `docs/design/gathering.md`.
+
+use super::{Heard, Inode, Shared, copies};
+use crate::limits::{COME_BACK_MS, GATHER_WRITE_MAX, GATHERED_BYTES_MAX, HOLD_MS, ROOM_LEFT_MS, RUN_BLOCKS};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use skep_types::{ClientId, Generation, Ino, Layout, Millis, Mode, TargetId, Timestamp};
+
+/// The suid and sgid bits.
+const SETID: Mode = 0o6000;
+
+/// Bytes of a file, in order, that programs were answered for and that no target has.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// Where it begins.
+    offset: u64,
+    bytes: Arc<Vec<u8>>,
+    generation: Generation,
+    /// The mount was heard so while they were written.
+    heard: Option<Heard>,
+    /// With so much of the file it goes.
+    full_at: u64,
+    /// That its targets have.
+    room: Room,
+    /// A lane brings it to its targets.
+    is_put: bool,
+    /// Lanes that tell of the file: nothing stays meanwhile.
+    stops: u16,
+    /// Targets had declined so often when it began: see [`Gathering`].
+    declined: u64,
+}
+
+impl Run {
+    fn reaches(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+}
+
+/// Of all files.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    /// Bytes that no target has, and of how many files.
+    bytes: usize,
+    files: usize,
+    /// Targets that promised room for so many bytes, and until when that is relied on.
+    rooms: BTreeMap<TargetId, (u64, Millis)>,
+    /// So often did one that was asked promise nothing: then nothing more stays of what had begun.
+    declined: u64,
+    /// What went to targets so.
+    pub runs: u64,
+}
+
+impl Gathering {
+    /// What a target that was asked said of room.
+    pub fn promised(&mut self, target: TargetId, room: Option<u64>, until: Millis) {
+        match room {
+            Some(room) => drop(self.rooms.insert(target, (room, until))),
+            None => self.declined += u64::from(self.rooms.remove(&target).is_some()),
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn waiting(&self) -> usize {
+        self.bytes
+    }
+
+    /// How far behind `from` targets have promised room, at `last` at most; the least of it, and until when.
+    fn room(&self, layout: &Layout, from: u64, last: u64, now: Millis) -> Room {
+        let mut known = Room { end: from, bytes: u64::MAX, until: Millis(u64::MAX) };
+        for piece in layout.pieces(from, last.saturating_sub(from)) {
+            for target in copies::to_change(&piece.stripe) {
+                match self.rooms.get(target) {
+                    Some((bytes, until)) if now.plus(ROOM_LEFT_MS) < *until => {
+                        (known.bytes, known.until) = (known.bytes.min(*bytes), known.until.min(*until));
+                    }
+                    _ => return known,
+                }
+            }
+            known.end = piece.file_offset + piece.len;
+        }
+        known
+    }
+}
+
+/// What is known of room in front of a place of a file.
+#[derive(Debug, Clone, Copy, Default)]
+struct Room {
+    end: u64,
+    /// For so many bytes in all,
+    bytes: u64,
+    /// until then.
+    until: Millis,
+}
+
+/// What becomes of a small write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// It stays with the mount.
+    Here,
+    /// It does, and the run is to go now.
+    Full,
+    /// It goes to its targets.
+    Goes,
+}
+
+/// Whether a file is held still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asking {
+    NotHeld,
+    /// Another lane tells it, or asks.
+    Busy,
+    /// It is, as of now; or nothing waits.
+    Known,
+    /// It is to be asked, and what came of it to be said.
+    Begun,
+}
+
+/// What is to be done before nothing of a file waits.
+pub enum Put {
+    Nothing,
+    /// Another lane is at it.
+    Busy,
+    /// The mount may not hold the file any more: its shard is asked first.
+    Unheard,
+    Run {
+        offset: u64,
+        bytes: Arc<Vec<u8>>,
+        /// The session in which it was written, by whom the mount is heard, and the generation.
+        of: (ClientId, Heard, Generation),
+    },
+}
+
+impl Inode {
+    /// Does something of it wait?
+    pub fn has_run(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| !run.bytes.is_empty())
+    }
+
+    /// Does a lane bring that to its targets?
+    pub fn run_is_put(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.is_put)
+    }
+
+    /// Where that lies.
+    pub fn run(&self) -> Option<(u64, u64)> {
+        self.run.as_ref().filter(|run| !run.bytes.is_empty()).map(|run| (run.offset, run.reaches()))
+    }
+
+    /// May something stay, as far as the file says?
+    fn gathers(&self, now: Millis) -> bool {
+        let is_plain = self.mode_now().is_some_and(|mode| mode & SETID == 0);
+        let is_alone = self.truncating == 0 && self.cutting == 0 && self.appends == 0 && self.appending == 0;
+        let is_free = self.run.as_ref().is_none_or(|run| run.stops == 0 && !run.is_put);
+        is_free
+            && is_alone
+            && is_plain
+            && self.is_held(now)
+            && self.held_content().is_none()
+            && !self.end_is_open()
+            && !self.layout_old
+    }
+}
+
+impl Shared {
+    /// A small write: does it stay?
+    pub(crate) fn gathers(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        (now, wall): (Millis, Timestamp),
+    ) -> Stay {
+        let is_small = self.limits.gathers && data.len() <= GATHER_WRITE_MAX;
+        let heard = if is_small { self.leases.heard_by(ino.shard(), now) } else { None };
+        let Some(heard) = heard else { return Stay::Goes };
+        let Self { inodes, gathering, spared, limits, .. } = self;
+        let Some(inode) = inodes.get_mut(ino).filter(|inode| inode.gathers(now)) else { return Stay::Goes };
+        let Some(layout) = inode.layout.clone() else { return Stay::Goes };
+        let end = offset.saturating_add(data.len() as u64);
+        let (is_first, declined) = (!inode.has_run(), gathering.declined);
+        // A target counts blocks.
+        let files = gathering.files + usize::from(is_first);
+        let all = gathering.bytes + data.len();
+        if all + files * RUN_BLOCKS > GATHERED_BYTES_MAX {
+            return Stay::Goes;
+        }
+        if is_first {
+            let full_at = (offset / limits.gather_run + 1) * limits.gather_run;
+            let last = (full_at + GATHER_WRITE_MAX as u64).min(layout.covered());
+            let room = gathering.room(&layout, offset, last, now);
+            if layout.is_inline() || room.end < end || (all + files * RUN_BLOCKS) as u64 > room.bytes {
+                return Stay::Goes;
+            }
+            let bytes = Arc::new(Vec::with_capacity((full_at.min(room.end) - offset) as usize));
+            let run = Run { offset, bytes, generation: layout.generation, full_at, room, ..Run::default() };
+            inode.run = Some(Box::new(Run { heard: Some(heard), declined, ..run }));
+        }
+        let fits = |run: &&mut Box<Run>| {
+            offset == run.reaches()
+                && end <= run.room.end
+                && run.generation == layout.generation
+                && run.heard == Some(heard)
+                && run.declined == declined
+                && now.plus(ROOM_LEFT_MS) < run.room.until
+                && (all + files * RUN_BLOCKS) as u64 <= run.room.bytes
+        };
+        let begun = inode.begin();
+        let Some(run) = inode.run.as_mut().filter(fits) else { return Stay::Goes };
+        let Some(bytes) = Arc::get_mut(&mut run.bytes) else { return Stay::Goes };
+        bytes.extend_from_slice(data);
+        let is_full = run.reaches() >= run.full_at;
+        let lost = inode.wrote_to(end, wall, layout.generation, false, begun);
+        (gathering.bytes, gathering.files) = (all, files);
+        spared.gathered += 1;
+        if lost {
+            self.loses(ino);
+        }
+        if is_full { Stay::Full } else { Stay::Here }
+    }
+
+    /// Whoever goes on needs what waits to be with its targets: a lane is to bring it there, and to give what came of it to
+    /// [`Shared::was_put`]. `canary`: *puts-unheard*.
+    pub(crate) fn begin_put(&mut self, ino: Ino, now: Millis) -> Put {
+        if !self.inodes.get(ino).is_some_and(Inode::has_run) {
+            return Put::Nothing;
+        }
+        let session = self.client();
+        let heard = self.leases.heard_by(ino.shard(), now);
+        let does_not_ask = self.limits.canary_puts_unheard;
+        let run = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut());
+        let Some(run) = run.filter(|run| !run.is_put) else { return Put::Busy };
+        let is_same = heard == run.heard || does_not_ask;
+        let Some(heard) = heard.or(run.heard).filter(|_| is_same) else { return Put::Unheard };
+        run.is_put = true;
+        Put::Run { offset: run.offset, bytes: run.bytes.clone(), of: (session, heard, run.generation) }
+    }
+
+    /// A lane is about to ask whether the file is held still.
+    pub(crate) fn begin_asking(&mut self, ino: Ino, now: Millis) -> Asking {
+        let heard = self.leases.heard_by(ino.shard(), now);
+        let Some(inode) = self.inodes.get_mut(ino) else { return Asking::Known };
+        let stale = |run: &Run| !run.bytes.is_empty() && (heard.is_none() || run.heard != heard);
+        let has_doubt = inode.run.as_deref().is_some_and(stale);
+        if !has_doubt && (inode.is_held(now) || inode.hold.is_none()) {
+            return Asking::Known;
+        }
+        match (inode.hold.is_some(), inode.is_being_told()) {
+            (false, _) => Asking::NotHeld,
+            (true, true) => Asking::Busy,
+            (true, false) => {
+                inode.begin_asking();
+                Asking::Begun
+            }
+        }
+    }
+
+    /// The shard has said that the file is held still, as it was `asked` then: what waits may go. `false`: by now that says
+    /// nothing any more, or the mount is not heard.
+    pub(crate) fn holds_still(&mut self, ino: Ino, asked: Millis, now: Millis) -> bool {
+        let heard = self.leases.heard_by(ino.shard(), now).filter(|_| now.since(asked) < HOLD_MS);
+        let good_until = self.hold_until(ino.shard(), asked);
+        let (Some(inode), true) = (self.inodes.get_mut(ino), heard.is_some()) else { return false };
+        inode.is_held_still(good_until);
+        if let Some(run) = &mut inode.run {
+            run.heard = heard;
+        }
+        true
+    }
+
+    /// It has not, or not in time. `true`: it has said no for so long that it will not say otherwise.
+    pub(crate) fn is_denied(&mut self, ino: Ino, is_held: bool, now: Millis) -> bool {
+        let Some(inode) = self.inodes.get_mut(ino) else { return true };
+        inode.was_asked();
+        let Some(hold) = inode.hold.as_mut() else { return true };
+        !is_held && now.since(*hold.denied.get_or_insert(now)) >= COME_BACK_MS
+    }
+
+    /// The file may be others' by now: what waits of it is lost, and content that is kept and has chunks already; the rest its
+    /// shard may be told late.
+    pub(crate) fn holds_no_more(&mut self, ino: Ino) {
+        let has_content = self.inodes.get(ino).is_some_and(Inode::has_content_to_move);
+        if has_content {
+            self.end_hold(ino);
+        } else {
+            self.loses_run(ino);
+            self.inodes.get_mut(ino).map(Inode::end_keeping);
+        }
+    }
+
+    /// Files of which something waits.
+    pub(crate) fn waiting(&self) -> Vec<Ino> {
+        self.inodes.iter().filter(|(_, inode)| inode.has_run()).map(|(ino, _)| ino).collect()
+    }
+
+    /// It is with its targets; or it is not, and waits on.
+    pub(crate) fn was_put(&mut self, ino: Ino, is_there: bool) {
+        self.gathering.runs += u64::from(is_there);
+        match self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut()) {
+            Some(run) if !is_there => run.is_put = false,
+            _ => drop(self.take_run(ino)),
+        }
+    }
+
+    /// It will never get there: it is lost, and where the file ends its targets say.
+    pub(crate) fn loses_run(&mut self, ino: Ino) {
+        if self.take_run(ino) {
+            if let Some(inode) = self.inodes.get_mut(ino) {
+                inode.end_is_in_doubt();
+            }
+            self.loses(ino);
+        }
+    }
+
+    /// Nothing of it waits any more. `true`: something did.
+    fn take_run(&mut self, ino: Ino) -> bool {
+        let Some(inode) = self.inodes.get_mut(ino) else { return false };
+        let Some(run) = inode.run.as_mut() else { return false };
+        let (bytes, stops) = (core::mem::take(&mut run.bytes), run.stops);
+        run.is_put = false;
+        if stops == 0 {
+            inode.run = None;
+        }
+        let waited = !bytes.is_empty();
+        self.gathering.bytes = self.gathering.bytes.saturating_sub(bytes.len());
+        self.gathering.files = self.gathering.files.saturating_sub(usize::from(waited));
+        waited
+    }
+
+    /// Nothing of the file stays until [`Shared::gathers_again`].
+    pub(crate) fn stops_gathering(&mut self, ino: Ino) -> bool {
+        let Some(inode) = self.inodes.get_mut(ino) else { return false };
+        let is_held = inode.hold.is_some() || inode.run.is_some();
+        if is_held {
+            let run = inode.run.get_or_insert_default();
+            run.stops = run.stops.saturating_add(1);
+        }
+        is_held
+    }
+
+    pub(crate) fn gathers_again(&mut self, ino: Ino) {
+        let Some(inode) = self.inodes.get_mut(ino) else { return };
+        if let Some(run) = inode.run.as_mut() {
+            run.stops = run.stops.saturating_sub(1);
+            if run.stops == 0 && run.bytes.is_empty() {
+                inode.run = None;
+            }
+        }
+    }
+
+    /// The session has ended in which files were held.
+    pub(crate) fn loses_runs(&mut self) {
+        let waiting = self.inodes.iter().filter(|(_, inode)| inode.run.is_some());
+        for ino in waiting.map(|(ino, _)| ino).collect::<Vec<Ino>>() {
+            self.loses_run(ino);
+        }
+    }
+}
