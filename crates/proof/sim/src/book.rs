@@ -2,7 +2,7 @@
 //! state before it, and the versions of content that a power cut may bring back.
 
 use crate::drive::Open;
-use crate::gathered::{self, Gathered};
+use crate::gathered::{self, Gathered, Loss};
 use crate::hub::LaneId;
 use crate::verify::Adoption;
 use skep_model::{
@@ -53,6 +53,8 @@ pub struct Suspicion {
     pub touched_now: BTreeSet<Ino>,
     /// Inodes that an fsync confirmed since.
     pub intact: BTreeSet<Ino>,
+    /// Inodes that were held, whose owner and mode may be as some step left them.
+    pub owners: BTreeSet<Ino>,
     /// Inodes that were held, and of which something was never told: what their content may be.
     pub untold: BTreeMap<Ino, Vec<Content>>,
     /// Steps up to here are in force.
@@ -229,7 +231,7 @@ impl Book {
     pub fn suspect(
         &self,
         lost: &BTreeSet<StepId>,
-        (untold, kept): (&BTreeSet<Ino>, &BTreeSet<Ino>),
+        (untold, kept): (&BTreeMap<Ino, Loss>, &BTreeSet<Ino>),
         sure: bool,
     ) -> Suspicion {
         let mut found = Suspicion { kept: self.steps.len(), ..Suspicion::default() };
@@ -244,8 +246,8 @@ impl Book {
         for ino in kept.iter().filter(|_| first.is_some()) {
             gathered::take_back(&mut base, *ino, &self.fs);
         }
-        for ino in untold.iter().copied() {
-            self.take_back(&mut base, ino, until, &mut found);
+        for (ino, loss) in untold {
+            self.take_back(&mut base, *ino, (until, *loss), &mut found);
         }
         let base = &base;
         found.base = Some(base.clone());
@@ -278,14 +280,19 @@ impl Book {
     }
 
     /// Of this file something was never told: it is as records of steps before `until` say.
-    fn take_back(&self, base: &mut Fs, ino: Ino, until: u64, found: &mut Suspicion) {
-        let Some(told) = self.gathered.get(&ino).and_then(|file| file.as_recorded(until)) else { return };
-        let contents = [&*base, told, &self.fs].into_iter().filter_map(|fs| fs.content(ino).ok().cloned());
-        let mut contents: Vec<Content> = contents.collect();
-        contents.extend(self.versions.get(&ino).into_iter().flatten().cloned());
+    fn take_back(&self, base: &mut Fs, ino: Ino, (until, loss): (u64, Loss), found: &mut Suspicion) {
+        let recorded = self.gathered.get(&ino).and_then(|file| file.as_recorded(until, loss));
+        let Some((from, told)) = recorded else { return };
+        // A power cut takes more than what was with the mount only, as of any file.
+        let cut = until < u64::MAX || loss.in_vain;
+        let states = self.steps.iter().filter(|step| cut || step.id.1 > from).map(|step| &step.before);
+        let states = states.chain([&*base, told, &self.fs]);
+        let mut contents: Vec<Content> = states.filter_map(|fs| fs.content(ino).ok().cloned()).collect();
+        contents.dedup();
         if gathered::take_back(base, ino, told) {
             found.untold.insert(ino, contents);
             found.lost.insert(ino);
+            found.owners.extend(loss.in_vain.then_some(ino));
         }
     }
 
@@ -332,13 +339,16 @@ impl Book {
     }
 
     /// Takes over content as it was found.
-    fn adopt(&mut self, Adoption { ino, size, mode, ranges }: Adoption) {
+    fn adopt(&mut self, Adoption { ino, size, mode, owner: (uid, gid), ranges }: Adoption) {
         let now = Timestamp { secs: self.number as i64, nanos: 0 };
         let none = SetAttr::default();
         let resized = self.fs.setattr(ino, &SetAttr { size: Some(0), ..none.clone() }, now);
         for (offset, bytes) in ranges {
             let _ = self.fs.write(ino, offset, &bytes, false, now);
         }
+        // That clears bits of the mode.
+        let owned = SetAttr { uid: Some(uid), gid: Some(gid), ..none.clone() };
+        let resized = resized.and_then(|()| self.fs.setattr(ino, &owned, now));
         let set = SetAttr { size: Some(size), mode: Some(mode), ..none };
         if resized.and_then(|()| self.fs.setattr(ino, &set, now)).is_ok()
             && let Ok(content) = self.fs.content(ino)

@@ -11,30 +11,57 @@
 use crate::book::Book;
 use crate::drive::Open;
 use crate::program::Actor;
+use skep_client::state::Inode;
 use skep_model::{At, Fill, Fs, Handle, NAMES, Op, OpenHow as OpenFlags, Path};
 use skep_types::{Ino, SetAttr, SetTime, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of a hundred steps of who holds a file so many are with that.
 const HELD: u64 = 60;
 /// Bytes of such a write at most, and where it begins.
 const SMALL: u32 = 300;
 
+/// Is something of what was written with the mount, and nowhere else?
+pub fn has_run(inode: &Inode) -> bool {
+    inode.has_run()
+}
+
+/// What is lost of such a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Loss {
+    /// So many records that told of it are left.
+    tells: usize,
+    /// A power cut took one. What was told later is not lost with it, so owner and mode may be as before or since.
+    pub in_vain: bool,
+}
+
 /// A file that is held, or was.
 #[derive(Debug)]
 pub struct Gathered {
     /// On the server.
     server: Ino,
-    /// The oracle after steps behind which nothing of the file waited to be told, by their number.
-    told: Vec<(u64, Fs)>,
+    /// The oracle after steps behind which nothing of the file waited to be told, by their number, with how many records had told
+    /// of it.
+    told: Vec<(u64, usize, Fs)>,
+    /// After the last step behind which none of its content was with the mount only.
+    put: u64,
     /// Something waited to be told when the last step ended behind which it was held.
     has_news: bool,
+    /// And something of its content was with the mount only.
+    has_run: bool,
+    /// What so many records told does not tell that.
+    before_news: usize,
+    /// So many there had been then.
+    tells: usize,
 }
 
 impl Gathered {
-    /// What records say of it, of those of steps before `step`.
-    pub fn as_recorded(&self, step: u64) -> Option<&Fs> {
-        self.told.iter().rfind(|(number, _)| *number < step).map(|(_, fs)| fs)
+    /// What records say of it, of those of steps before `step`, and of those left that told of it; and behind which step
+    /// nothing of its content was with the mount only.
+    pub fn as_recorded(&self, step: u64, loss: Loss) -> Option<(u64, &Fs)> {
+        let is_left = |(number, told, _): &&(u64, usize, Fs)| *number < step && *told <= loss.tells;
+        let (number, _, fs) = self.told.iter().rfind(is_left)?;
+        Some((if self.has_run { self.put.min(*number) } else { *number }, fs))
     }
 }
 
@@ -98,29 +125,42 @@ impl Actor {
             && let (Ok((ino, _)), Some(open)) = (fs.handle(*handle), opens.get(handle))
             && held(open.ino).is_some()
         {
-            let new = Gathered { server: open.ino, told: Vec::new(), has_news: false };
+            let (told, tells) = (Vec::new(), hub.tells.count(open.ino));
+            let (has_news, has_run, before_news) = (false, false, tells);
+            let new =
+                Gathered { server: open.ino, told, put: *number, has_news, has_run, before_news, tells };
             gathered.entry(ino).or_insert(new);
         }
         gathered.retain(|_, file| match held(file.server) {
             Some(inode) => {
-                file.has_news = inode.has_news();
+                (file.has_news, file.has_run) = (inode.has_news(), has_run(inode));
+                file.tells = hub.tells.count(file.server);
+                file.before_news =
+                    hub.tells.before_news(file.server, inode.is_being_told() || inode.is_ending());
                 if !file.has_news {
-                    file.told.push((*number, fs.clone()));
+                    file.told.push((*number, file.tells, fs.clone()));
+                }
+                if !file.has_run && inode.held_content().is_none() {
+                    file.put = *number;
                 }
                 true
             }
-            None => file.has_news || hub.tells.contains_key(&file.server),
+            None => file.has_news || file.has_run || hub.tells.count(file.server) > 0,
         });
     }
 
     /// Files of which something is lost that was acknowledged, and not told; or told, and a power cut took that.
-    pub(crate) fn never_told(&self) -> BTreeSet<Ino> {
+    pub(crate) fn never_told(&self) -> BTreeMap<Ino, Loss> {
         let (book, hub, shared) = (self.book.borrow(), self.hub.borrow(), self.shared.borrow());
         let is_held = |ino: Ino| shared.inodes.get(ino).is_some_and(|inode| inode.hold.is_some());
-        let lost = book.gathered.iter().filter(|(_, file)| {
-            file.has_news && !is_held(file.server) && !hub.tells.contains_key(&file.server)
+        let lost = book.gathered.iter().filter_map(|(ino, file)| {
+            let tells = hub.tells.count(file.server);
+            let is_untold = tells <= file.before_news && !is_held(file.server);
+            let in_vain = tells < file.tells;
+            let is_lost = in_vain || is_untold && (file.has_news || file.has_run);
+            is_lost.then_some((*ino, Loss { tells, in_vain }))
         });
-        lost.map(|(ino, _)| *ino).collect()
+        lost.collect()
     }
 
     /// Files of which something was acknowledged before a power cut, and told behind it, or is still to be: that is kept, though
@@ -128,17 +168,17 @@ impl Actor {
     pub(crate) fn told_since(&self) -> BTreeSet<Ino> {
         let (book, hub, shared) = (self.book.borrow(), self.hub.borrow(), self.shared.borrow());
         let is_held = |ino: Ino| shared.inodes.get(ino).is_some_and(|inode| inode.hold.is_some());
-        let is_told = |ino: Ino| hub.tells.contains_key(&ino) && hub.told_since_cut.contains(&ino);
+        let is_told = |file: &Gathered| hub.tells.since_cut(file.server, file.before_news);
         let kept = book
             .gathered
             .iter()
-            .filter(|(_, file)| file.has_news && (is_held(file.server) || is_told(file.server)));
+            .filter(|(_, file)| (file.has_news || file.has_run) && (is_held(file.server) || is_told(file)));
         kept.map(|(ino, _)| *ino).collect()
     }
 
-    /// The record that told of this file of the book.
-    pub(crate) fn told_at(&self, book: &Book, ino: Ino) -> Option<crate::hub::Place> {
-        let file = book.gathered.get(&ino)?;
-        self.hub.borrow().tells.get(&file.server).copied()
+    /// The records that told of this file of the book.
+    pub(crate) fn told_at(&self, book: &Book, ino: Ino) -> Vec<crate::hub::Place> {
+        let file = book.gathered.get(&ino);
+        file.map(|file| self.hub.borrow().tells.places(file.server).collect()).unwrap_or_default()
     }
 }

@@ -10,6 +10,8 @@ use crate::kept::Kept;
 use crate::kernel::Kernel;
 use crate::lending::Lending;
 use crate::moments::Moment;
+use crate::pieces::Pieces;
+use crate::tells::Tells;
 use crate::trace::Trace;
 use crate::truth::Truth;
 use crate::{Canary, Options};
@@ -124,10 +126,8 @@ pub struct Hub {
     pub beside_own: BTreeSet<LaneId>,
     /// Clients of whom somebody wants to know about a file that they hold.
     pub asked: BTreeSet<u32>,
-    /// Of files that were held: the record that told of each, as long as no power cut took it.
-    pub tells: BTreeMap<Ino, Place>,
-    /// Those that were told of since the last power cut.
-    pub told_since_cut: BTreeSet<Ino>,
+    /// Records that told of files that were held.
+    pub tells: Tells,
     /// The program of a lane has lost its patience since then.
     pub cancelled: BTreeMap<LaneId, u64>,
     /// When a metadata server lost its power last.
@@ -178,6 +178,8 @@ pub struct Hub {
     pub kept: Kept,
     /// Directories of clients whose lanes sync what they put there, by the client's life.
     pub careful: BTreeMap<u32, Ino>,
+    /// Files that are written in small pieces.
+    pub pieces: Pieces,
     /// The metadata servers that are up; of the one that has it, the term of the root's shard.
     pub metad_terms: BTreeMap<NodeId, Term>,
     /// A program did something after which a power cut of metad is worth a try: when.
@@ -204,9 +206,10 @@ pub struct Hub {
 impl Hub {
     /// At time 0.
     pub fn new(seed: u64, options: &Options) -> Self {
-        let Options { canary, whole_trace, leases, .. } = *options;
+        let Options { canary, whole_trace, pieces, .. } = *options;
+        let leases = options.leases || pieces;
         let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
-        let lending = Lending::draw(seed, canary, leases);
+        let lending = Lending::draw(seed, canary, leases, pieces);
         let theme = match lending.moment.map(Moment::theme) {
             None if lending.gathers => Some(Theme::Histories),
             None if leases => Some(Theme::Names),
@@ -233,8 +236,7 @@ impl Hub {
             nudged: BTreeSet::new(),
             beside_own: BTreeSet::new(),
             asked: BTreeSet::new(),
-            tells: BTreeMap::new(),
-            told_since_cut: BTreeSet::new(),
+            tells: Tells::default(),
             cancelled: BTreeMap::new(),
             cut_at: None,
             cuts: Vec::new(),
@@ -260,6 +262,7 @@ impl Hub {
             rounds: BTreeMap::new(),
             kept: Kept::default(),
             careful: BTreeMap::new(),
+            pieces: Pieces::default(),
             metad_terms: BTreeMap::new(),
             provoked: None,
             evicts: None,
@@ -367,10 +370,7 @@ impl Hub {
             self.lost.insert(step);
             self.coverage.hit("a power cut took acknowledged records");
         }
-        self.told_since_cut.clear();
-        let told = self.tells.len();
-        self.tells.retain(|_, place| !is_gone(*place));
-        if self.tells.len() < told {
+        if self.tells.cut(is_gone) {
             self.coverage.hit("a power cut took what was told of a held file");
         }
         self.shared.cut(self.now, last);

@@ -98,6 +98,22 @@ impl Kept {
     }
 }
 
+impl Kept {
+    /// A mount that is gone, was passed over or has no session any more had what lies there in this file, and nobody else did.
+    pub fn may_lose(&mut self, ino: Ino, run: Option<(u64, u64)>) {
+        let Some((from, to)) = run else { return };
+        let cells = from / CELL..to.div_ceil(CELL);
+        for (_, file) in self.files.iter_mut().filter(|(_, file)| file.ino == ino) {
+            for (_, versions) in file.cells.iter_mut().filter(|(cell, _)| cells.contains(*cell)) {
+                versions
+                    .iter_mut()
+                    .filter(|version| !version.synced)
+                    .for_each(|version| version.unsure = true);
+            }
+        }
+    }
+}
+
 impl KeptFile {
     pub fn new(ino: Ino, small: bool) -> Self {
         Self { ino, small, ..Self::default() }

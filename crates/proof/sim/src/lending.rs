@@ -34,6 +34,11 @@ const HOLD: u64 = 50;
 const HOLDS: u64 = 85;
 /// Of a hundred such seeds so many are about histories.
 const GATHER: u64 = 50;
+/// Of a hundred deeds in such seeds so many are with files that are written in pieces; and in seeds about that.
+const PIECES: [u64; 4] = [0, 0, 10, 40];
+const MANY_PIECES: u64 = 85;
+/// Small writes wait for one another up to multiples of so many bytes.
+const RUNS: [u64; 5] = [0, 8 << 10, 24 << 10, 100 << 10, 1 << 20];
 /// How long a question may wait where only locks are waited for, in milliseconds: less than a call may take.
 const EVENTS_MS: u64 = 400;
 /// Pause before the next question where one failed.
@@ -69,6 +74,10 @@ pub struct Lending {
     pub holds: bool,
     /// The seed is about what lanes do to such files in directories of their own.
     pub gathers: bool,
+    /// Of a hundred deeds so many are with files that are written in pieces.
+    pub pieces: u64,
+    /// Small writes of such files wait for one another, up to a multiple of so many bytes; 0: they do not.
+    run: u64,
     files_held: Option<usize>,
     files_held_per_client: Option<usize>,
     /// Mounts whose answers to who hears recalls come only then.
@@ -98,7 +107,7 @@ pub struct Lending {
 
 impl Lending {
     /// Half of the seeds have leases; of those that look for a bug on purpose all whose bug is about them, and no others.
-    pub fn draw(seed: u64, canary: Option<Canary>, always: bool) -> Self {
+    pub fn draw(seed: u64, canary: Option<Canary>, always: bool, pieces: bool) -> Self {
         let mut rng = Rng::new(Rng::new(seed ^ SALT).next_u64());
         let on = rng.percent(50);
         let on = canary.map_or(on || always, Canary::is_of_leases);
@@ -132,9 +141,12 @@ impl Lending {
             files_held: rng.pick(&[None, None, None, Some(2)]),
             files_held_per_client: rng.pick(&[None, None, Some(1), Some(3)]),
             gathers: rng.percent(GATHER) && holds && canary.is_none(),
+            pieces: if holds { rng.pick(&PIECES) } else { 0 },
+            run: rng.pick(&RUNS),
             ..Self::default()
         };
-        match Moment::draw(seed, canary).filter(|_| on) {
+        let moment = if pieces { Some(Moment::of_pieces(seed)) } else { Moment::draw(seed, canary) };
+        match moment.filter(|_| on) {
             Some(moment) => Self { holds: holds || moment.is_of_holds(), ..Self::about(seed, moment) },
             None => drawn,
         }
@@ -148,7 +160,9 @@ impl Lending {
             ms,
             most_ms: ms,
             busy_at: Some(NEVER_BUSY),
-            slow: SLOW,
+            slow: if moment.is_of_pieces() { 1 } else { SLOW },
+            pieces: if moment.is_of_pieces() { MANY_PIECES } else { 0 },
+            run: Rng::new(Rng::new(seed ^ SALT ^ 1).next_u64()).pick(&RUNS).max(RUNS[1]),
             moment: Some(moment),
             ..Self::default()
         }
@@ -206,9 +220,12 @@ impl Lending {
             return;
         }
         // Where all look by leases of the directory nobody holds what is made in it.
-        limits.leases = rng.percent(if self.holds && !self.gathers { WISH_HELD } else { WISH });
+        let is_apart = self.gathers || self.pieces >= MANY_PIECES;
+        limits.leases = rng.percent(if self.holds && !is_apart { WISH_HELD } else { WISH });
         limits.validity = rng.percent(TELL);
         limits.holds = self.holds && limits.leases && rng.percent(HOLDS);
+        limits.gathers = limits.holds && self.run > 0;
+        limits.gather_run = self.run.max(1);
         limits.cache_bytes = self.cache.unwrap_or(limits.cache_bytes);
         limits.recalls_kept = self.recalls_kept.unwrap_or(limits.recalls_kept);
         limits.own_changes_kept = self.own_changes.unwrap_or(limits.own_changes_kept);
@@ -250,6 +267,11 @@ impl Lending {
 }
 
 impl Hub {
+    /// Is the next deed of a lane with files that are written in pieces?
+    pub fn writes_pieces(&mut self) -> bool {
+        self.lending.pieces > 0 && self.rng.percent(self.lending.pieces)
+    }
+
     /// Rings for those who hear recalls in this life: there may be something to ask for.
     pub fn ring(&mut self, life: u32) {
         if !self.lending.on {

@@ -31,6 +31,8 @@ mod moments;
 mod narrow;
 mod network;
 mod paging;
+mod pieced;
+mod pieces;
 mod port;
 mod program;
 mod queue;
@@ -39,6 +41,7 @@ mod rivals;
 mod storaged;
 mod task;
 mod telling;
+mod tells;
 mod together;
 mod trace;
 mod truth;
@@ -165,10 +168,20 @@ pub enum Canary {
     HoldsWhatWasAsked,
     /// Who holds a file no longer tells of it all the same.
     ToldTwice,
+    /// A commit, fsync included, does not wait for what stays with the mount.
+    BehindToldAsSynced,
+    /// A read does not wait for it.
+    ReadsPastTheRun,
+    /// What stayed with a mount goes to targets though it was not heard.
+    PutsUnheard,
+    /// A shard goes on without a holder who is heard.
+    PassesOverTooEarly,
+    /// What a holder kept who was passed over is told though others have changed the file.
+    TellsLateOverOthers,
 }
 
 impl Canary {
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 59] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -223,6 +236,11 @@ impl Canary {
         Self::TellsBehindTheAnswer,
         Self::HoldsWhatWasAsked,
         Self::ToldTwice,
+        Self::BehindToldAsSynced,
+        Self::ReadsPastTheRun,
+        Self::PutsUnheard,
+        Self::PassesOverTooEarly,
+        Self::TellsLateOverOthers,
     ];
 
     /// Is it wrong with leases?
@@ -327,6 +345,11 @@ impl Canary {
             Self::TellsBehindTheAnswer => "tells-behind-the-answer",
             Self::HoldsWhatWasAsked => "holds-what-was-asked",
             Self::ToldTwice => "told-twice",
+            Self::BehindToldAsSynced => "behind-told-as-synced",
+            Self::ReadsPastTheRun => "reads-past-the-run",
+            Self::PutsUnheard => "puts-unheard",
+            Self::PassesOverTooEarly => "passes-over-too-early",
+            Self::TellsLateOverOthers => "tells-late-over-others",
         }
     }
 }
@@ -342,11 +365,13 @@ pub struct Options {
     pub whole_trace: bool,
     /// Mounts wish for leases, and the seed is about names.
     pub leases: bool,
+    /// The same, and it is about files that are written in pieces.
+    pub pieces: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: STEPS, canary: None, whole_trace: false, leases: false }
+        Self { steps: STEPS, canary: None, whole_trace: false, leases: false, pieces: false }
     }
 }
 

@@ -28,6 +28,9 @@ struct Arguments {
     /// Only runs with leases, about names.
     #[arg(long)]
     leases: bool,
+    /// The same, about files that are written in small pieces.
+    #[arg(long)]
+    pieces: bool,
     /// Print the whole trace (with --seed).
     #[arg(long)]
     trace: bool,
@@ -88,8 +91,8 @@ fn run_caught(seed: u64, options: Options) -> Report {
 }
 
 fn seeds(arguments: &Arguments) -> (u64, u64) {
-    let Arguments { steps, trace, leases, .. } = *arguments;
-    let options = Options { steps, canary: None, whole_trace: trace, leases };
+    let Arguments { steps, trace, leases, pieces, .. } = *arguments;
+    let options = Options { steps, canary: None, whole_trace: trace, leases, pieces };
     let sum = Mutex::new((Coverage::default(), 0u64, 0u64, 0u64));
     let first = Mutex::new(BTreeMap::<&str, u64>::new());
     all(arguments, arguments.seeds, options, |seed, report| {
@@ -144,7 +147,11 @@ fn print_run(seed: u64, arguments: &Arguments, report: &Report) {
             println!("  {line}");
         }
     } else {
-        let leases = if arguments.leases { " --leases" } else { "" };
+        let leases = match (arguments.leases, arguments.pieces) {
+            (_, true) => " --pieces",
+            (true, _) => " --leases",
+            _ => "",
+        };
         println!("  repeat: cargo xtask sim --seed {seed} --steps {}{leases} --trace", arguments.steps);
     }
 }

@@ -11,7 +11,7 @@ use skep_meta::limit::Limits;
 use skep_meta::store::{Batch, MemoryStore, Store, Wanted};
 use skep_meta::{Action, Command, Config, Group, Input, Internal, Job, Output};
 use skep_types::log::{EntryKind, Moves, Record};
-use skep_types::{ClientId, Decode, Incarnation, Ino, LogIndex, LogSeq, NodeId, ShardId, Term};
+use skep_types::{ClientId, Decode, Incarnation, Ino, LogIndex, LogSeq, NodeId, SetAttr, ShardId, Term};
 use skep_wire::meta::MetaRequest;
 use std::collections::BTreeMap;
 
@@ -54,6 +54,10 @@ pub struct Faulty {
     pub asks_later: bool,
     /// Who holds a file no longer tells of it.
     pub takes_late_tells: bool,
+    /// Who holds a file is passed over though it is heard.
+    pub passes_early: bool,
+    /// Who was passed over tells of a file that others have changed.
+    pub tells_late: bool,
 }
 
 impl Faulty {
@@ -77,6 +81,8 @@ impl Faulty {
             cover_follows: is(Canary::CoverFollowsNewName),
             asks_later: is(Canary::TellsBehindTheAnswer),
             takes_late_tells: is(Canary::ToldTwice),
+            passes_early: is(Canary::PassesOverTooEarly),
+            tells_late: is(Canary::TellsLateOverOthers),
         }
     }
 }
@@ -210,6 +216,8 @@ impl Metad {
             canary_cover_follows: faulty.cover_follows,
             canary_asks_later: faulty.asks_later,
             canary_takes_late_tells: faulty.takes_late_tells,
+            canary_passes_early: faulty.passes_early,
+            canary_tells_late: faulty.tells_late,
             limits,
             ..Config::default()
         };
@@ -549,9 +557,11 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
         if hub.deeds.theme == Theme::Histories && !hub.calm && hub.rng.percent(CUT_BEHIND_TELL) {
             hub.provoked = Some(hub.now + hub.rng.below(CUT_MAX_MS));
         }
-        hub.told_since_cut.insert(m.ino);
-        // It is held from its create to the first word about it, and never again.
-        if hub.tells.insert(m.ino, at).is_some() {
+        let is_empty = m.content.is_none() && m.commit.is_none() && m.set == SetAttr::default();
+        // It is held from its create to the word that ends that, and never again.
+        let keeps = command.choices.keeps == Some(true);
+        let is_told = is_empty && m.keeps == Some(true) || hub.tells.tells(m.ino, at, keeps);
+        if !is_told {
             hub.fail(format!("record {} tells of inode {}, which was told of before", record.seq, m.ino.0));
         }
     }

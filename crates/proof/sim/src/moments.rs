@@ -17,6 +17,8 @@ use skep_wire::meta::{
 const SALT: u64 = 0x4d4f_4d45;
 /// Of a hundred seeds with leases so many are about such a moment.
 const SOME: u64 = 25;
+/// And so many are about files that are written in pieces.
+const PIECES: u64 = 12;
 /// How long leases hold then, in milliseconds: more of them fit into a run.
 const TERMS: [u64; 2] = [1_000, 2_500];
 /// So many conflicts at once make nothing busy.
@@ -68,6 +70,10 @@ pub enum Moment {
     Asked,
     /// The answer to who tells what a mount has held is lost, and who told gives up; others change the file meanwhile.
     ToldAgain,
+    /// Files are written in small pieces, in order, while others look at them now and then, and mounts are killed.
+    Gathering,
+    /// Who has something to tell of such a file stands still, and others look at it, and change it.
+    PassedOver,
 }
 
 impl Moment {
@@ -87,7 +93,16 @@ impl Moment {
             Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {
                 return Some(Self::Overtaken);
             }
+            Some(Canary::BehindToldAsSynced | Canary::ReadsPastTheRun) => return Some(Self::Gathering),
+            Some(Canary::PutsUnheard | Canary::PassesOverTooEarly | Canary::TellsLateOverOthers) => {
+                return Some(Self::PassedOver);
+            }
             Some(_) => return None,
+        }
+        // Drawn apart: it leaves all else of a seed as it was.
+        let mut rng = Rng::new(Rng::new(seed ^ SALT ^ 2).next_u64());
+        if rng.percent(PIECES) {
+            return Some(Self::of_pieces(seed));
         }
         let mut rng = Rng::new(Rng::new(seed ^ SALT).next_u64());
         let all = [
@@ -108,7 +123,17 @@ impl Moment {
 
     /// Is it one of files that mounts hold?
     pub fn is_of_holds(self) -> bool {
-        matches!(self, Self::Asked | Self::ToldAgain)
+        matches!(self, Self::Asked | Self::ToldAgain) || self.is_of_pieces()
+    }
+
+    /// One of them.
+    pub fn of_pieces(seed: u64) -> Self {
+        Rng::new(Rng::new(seed ^ SALT ^ 3).next_u64()).pick(&[Self::Gathering, Self::PassedOver])
+    }
+
+    /// Is it one of files that are written in pieces?
+    pub fn is_of_pieces(self) -> bool {
+        matches!(self, Self::Gathering | Self::PassedOver)
     }
 
     /// What a lane does among all others.
@@ -119,7 +144,7 @@ impl Moment {
             Self::Renamed => RENAMED_DEEDS,
             Self::Unapplied | Self::Held => HELD_DEEDS,
             Self::Reopened => REOPENED_DEEDS,
-            Self::Asked | Self::ToldAgain => ASKED_DEEDS,
+            Self::Asked | Self::ToldAgain | Self::Gathering | Self::PassedOver => ASKED_DEEDS,
         };
         let mut left = rng.below(deeds.iter().map(|(_, share)| share).sum());
         for (deed, share) in deeds {
@@ -266,11 +291,11 @@ impl Hub {
 mod tests {
     use super::*;
 
-    /// Goal: a quarter of the seeds is about some moment, each of them comes, and what lanes do there is something that there is.
+    /// Goal: a third of the seeds is about some moment, each of them comes, and what lanes do there is something that there is.
     #[test]
     fn every_moment_comes() {
         let drawn: Vec<Moment> = (0..1_000).filter_map(|seed| Moment::draw(seed, None)).collect();
-        assert!((200..300).contains(&drawn.len()), "{}", drawn.len());
+        assert!((290..390).contains(&drawn.len()), "{}", drawn.len());
         let mut rng = Rng::new(1);
         for moment in [
             Moment::LastAnswer,
@@ -284,6 +309,8 @@ mod tests {
             Moment::InOrder,
             Moment::Asked,
             Moment::ToldAgain,
+            Moment::Gathering,
+            Moment::PassedOver,
         ] {
             assert!(drawn.contains(&moment));
             assert!((0..100).all(|_| moment.deed(&mut rng) < ANY));

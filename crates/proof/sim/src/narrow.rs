@@ -1,12 +1,16 @@
 //! Narrow seeds: some targets have room for little, so that files must go on elsewhere. One target has room for all.
 
-use skep_storage::{MemoryChunks, allocated_end, room_needed};
-use skep_types::{Capacity, ChunkId, Errno};
+use skep_storage::{
+    MemoryChunks, PROMISE_MS, Promised, Sizes, allocated_end, blocks_of, draws_on, room_needed,
+};
+use skep_types::{Capacity, ChunkId, ClientId, Errno, Millis};
 use skep_wire::storage::{ReserveChunk, StorageRequest};
 use skep_wire::{Refusal, Status};
 
 /// Bytes that fit into a narrow target.
 const ROOMS: [u64; 5] = [0, 16 << 10, 64 << 10, 200 << 10, 600 << 10];
+/// What narrow ones promise: those with little room nothing, the next when it is all but empty, to one client.
+const SIZES: Sizes = Sizes { bytes: 20 << 10, told: 12 << 10, spare: 16 << 10, ms: PROMISE_MS };
 /// Every target of a seed that is not narrow.
 const WIDE: Capacity =
     Capacity { bytes: 1 << 40, bytes_free: 1 << 39, inodes: 1 << 30, inodes_free: 1 << 29 };
@@ -35,21 +39,38 @@ pub fn capacity(chunks: &MemoryChunks, room: Option<u64>) -> Capacity {
     }
 }
 
+/// What it promises to a client.
+pub fn sizes(room: Option<u64>) -> Sizes {
+    if room.is_some() { SIZES } else { Sizes::default() }
+}
+
 /// As a daemon does at its reserve: what has its space already may be written, nothing else. Holes have theirs here,
 /// written data or reservations behind them, as on a file system without sparse files: a daemon on another one refuses to
 /// fill them when it is full (`docs/design/seal.md`), and the oracle knows no refused writes.
+/// And as it does with what is promised. A promise holds here also when holes have taken its room.
 pub fn require_room(
     chunks: &MemoryChunks,
     room: Option<u64>,
+    (promised, client, now): (&mut Promised, ClientId, Millis),
     request: &StorageRequest,
     payload: usize,
 ) -> Result<(), Refusal> {
     let Some(room) = room else { return Ok(()) };
     let free = room.saturating_sub(chunks.used());
+    let total = promised.total(now);
+    let mut takes = |client, offset, len| match total {
+        0 => free > 0,
+        _ => promised.take(client, now, blocks_of(offset, len), free).is_some(),
+    };
     let fits = match request {
-        StorageRequest::WriteChunk(m) => free > 0 || has(chunks, m.chunk, m.offset + payload as u64),
-        StorageRequest::CopyChunk(m) => free > 0 || has(chunks, m.chunk, m.offset + m.len),
-        StorageRequest::ReserveChunk(m) => reserves(chunks, m, free),
+        StorageRequest::WriteChunk(m) => {
+            let len = payload as u64;
+            has(chunks, m.chunk, m.offset + len) || takes(draws_on(m, client), m.offset, len)
+        }
+        StorageRequest::CopyChunk(m) => {
+            has(chunks, m.chunk, m.offset + m.len) || takes(ClientId(0), m.offset, m.len)
+        }
+        StorageRequest::ReserveChunk(m) => reserves(chunks, m, free.saturating_sub(total)),
         _ => true,
     };
     let text = "simulated target without room";
@@ -62,4 +83,36 @@ fn has(chunks: &MemoryChunks, chunk: ChunkId, end: u64) -> bool {
 
 fn reserves(chunks: &MemoryChunks, m: &ReserveChunk, free: u64) -> bool {
     has(chunks, m.chunk, m.offset + m.len) || room_needed(chunks, m, free).is_ok_and(|needed| needed <= free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_storage::{ChunkStore, PieceName};
+    use skep_types::{Generation, Ino, TargetId};
+    use skep_wire::storage::{Owner, WriteChunk};
+
+    fn put(chunks: &MemoryChunks, promised: &mut Promised, client: u64, at: u64, later: bool) -> bool {
+        let chunk = ChunkId { ino: Ino(7), generation: Generation(1), extent: 0, stripe: 0 };
+        let (target, owner) = (TargetId(101), Owner::default());
+        let (sync, uncut, later) = (false, None, later.then_some(true));
+        let m = WriteChunk { target, chunk, offset: at, owner, floor: 0, sync, uncut, later };
+        let who = (promised, ClientId(client), Millis(5));
+        let fits = require_room(chunks, Some(200 << 10), who, &m.into(), 4_096).is_ok();
+        fits && chunks.write(&PieceName::first(chunk), at, &[1; 4_096]).is_ok()
+    }
+
+    /// Goal: a narrow target ends for others at what it has promised, and for whose it is behind that, with what
+    /// it said it would bring.
+    #[test]
+    fn narrow_targets_keep_promises() {
+        let (chunks, mut promised) = (MemoryChunks::default(), Promised::new(sizes(Some(200 << 10))));
+        assert_eq!(promised.promise(ClientId(1), Millis(5), 200 << 10), Some(12 << 10));
+        let mut places = (0..).map(|place| place * 4_096);
+        let mut puts = |client, later| {
+            places.by_ref().take_while(|at| put(&chunks, &mut promised, client, *at, later)).count()
+        };
+        assert_eq!([puts(2, true), puts(1, false), puts(1, true), puts(2, true)], [45, 0, 5, 0]);
+        assert!(put(&chunks, &mut promised, 2, 0, false), "what is there may be changed");
+    }
 }

@@ -132,6 +132,10 @@ impl Actor {
             }
             calm_deeds += u64::from(calm);
             self.lane.port().pause(if calm { pause / 8 } else { pause }).await;
+            if self.hub.borrow_mut().writes_pieces() {
+                self.use_pieces().await?;
+                continue;
+            }
             match deed {
                 Deed::Lock => self.lock_something().await?,
                 Deed::Append => self.use_log().await?,
@@ -152,6 +156,7 @@ impl Actor {
         let last = self.next_op();
         self.step(last).await?;
         self.close_kept().await?;
+        self.close_pieces().await;
         self.close_all().await?;
         self.close_ledgers().await;
         self.compare_at_the_end().await
@@ -400,7 +405,7 @@ impl Actor {
         let mut hub = self.hub.borrow_mut();
         let steps = book.steps_of(ino).filter_map(|step| hub.indices.get(&step));
         let places = steps.flatten().map(|(metad, index)| (*metad, *index));
-        let told = told.map(|place| (place.metad, place.index));
+        let told = told.into_iter().map(|place| (place.metad, place.index));
         let places: Vec<(usize, u64)> = places.chain(told).collect();
         for (metad, index) in places {
             let promised = hub.promised.entry(metad).or_default();

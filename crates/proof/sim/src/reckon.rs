@@ -226,6 +226,7 @@ impl Actor {
         for (ino, contents) in &found.untold {
             loose.files.entry(*ino).or_default().extend(contents.iter().cloned());
         }
+        loose.owners.clone_from(&found.owners);
         let recent = if cut { &found.touched_now } else { &found.unsure };
         for ino in recent.difference(&found.intact) {
             let now = book.now.iter().flat_map(|now| [&now.step.before, &now.after]);

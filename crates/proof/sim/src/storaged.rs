@@ -5,12 +5,16 @@ use crate::hub::Hub;
 use crate::loss::Harm;
 use crate::narrow;
 use skep_storage::{
-    Admission, ChunkFaults, ChunkStore, Config, CopyFault, Done, Limits, MemoryChunks, PieceName, Sender,
-    Terms, Turn, copy_chunk, execute, read_chunk, speaker, write_chunk,
+    Admission, ChunkFaults, ChunkStore, Config, CopyFault, Done, Limits, MemoryChunks, PieceName, Promised,
+    Sender, Terms, Turn, copy_chunk, execute, read_chunk, speaker, write_chunk,
 };
-use skep_types::{Capacity, ChunkId, Consistency, Decode, Encode, Errno, NodeId, Reader, TargetId};
+use skep_types::{
+    Capacity, ChunkId, ClientId, Consistency, Decode, Encode, Errno, Millis, NodeId, Reader, Role, TargetId,
+};
 use skep_wire::mgmt::FencesReply;
-use skep_wire::storage::{ReadChunkReply, ShardTerm, StorageRequest, SyncChunksReply};
+use skep_wire::storage::{
+    ReadChunkReply, ShardTerm, StorageRequest, SyncChunksReply, WriteChunk, WriteChunkReply,
+};
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
 
@@ -30,6 +34,8 @@ pub struct Storaged {
     terms: BTreeMap<TargetId, Terms>,
     /// Bytes that fit into narrow ones.
     rooms: BTreeMap<TargetId, u64>,
+    /// What each has promised, each on a file system of its own.
+    promised: BTreeMap<TargetId, Promised>,
 }
 
 impl Storaged {
@@ -45,6 +51,8 @@ impl Storaged {
             chunks.set_faults(faults);
             (*target, chunks)
         };
+        // Nobody was promised anything yet, so they need not wait until that has ended.
+        let promised = targets.iter().map(|target| (*target, Promised::new(narrow::sizes(None)))).collect();
         let targets = targets.iter().map(empty).collect();
         Self {
             node,
@@ -53,20 +61,32 @@ impl Storaged {
             targets,
             terms: BTreeMap::new(),
             rooms: BTreeMap::new(),
+            promised,
         }
     }
 
     /// No more than so many bytes fit into one of its targets.
     pub fn set_room(&mut self, target: TargetId, room: u64) {
         self.rooms.insert(target, room);
+        self.promised.insert(target, Promised::new(narrow::sizes(Some(room))));
     }
 
     /// Its targets with their space.
-    pub fn capacities(&self) -> impl Iterator<Item = (TargetId, Capacity)> + '_ {
-        let of = |(target, chunks): (&TargetId, &MemoryChunks)| {
-            (*target, narrow::capacity(chunks, self.rooms.get(target).copied()))
+    pub fn capacities(&self, now: Millis) -> impl Iterator<Item = (TargetId, Capacity)> + '_ {
+        let of = move |(target, chunks): (&TargetId, &MemoryChunks)| {
+            let capacity = narrow::capacity(chunks, self.rooms.get(target).copied());
+            let promised = self.promised.get(target).cloned();
+            let told = promised.map(|mut promised| promised.told(now, capacity.bytes_free));
+            (*target, Capacity { bytes_free: told.unwrap_or(capacity.bytes_free), ..capacity })
         };
         self.targets.iter().map(of)
+    }
+
+    /// A daemon that begins then knows of no promises.
+    fn forget_promises(&mut self, now: Millis) {
+        for (target, promised) in &mut self.promised {
+            *promised = Promised::after_restart(narrow::sizes(self.rooms.get(target).copied()), now);
+        }
     }
 
     /// Every sealed chunk file of every target.
@@ -86,8 +106,9 @@ impl Storaged {
     }
 
     /// The process is new; the page cache is not.
-    pub fn restart(&mut self) {
+    pub fn restart(&mut self, now: Millis) {
         self.admission = Admission::new(self.config);
+        self.forget_promises(now);
         self.targets.values().for_each(|chunks| chunks.restart(None));
     }
 
@@ -101,6 +122,7 @@ impl Storaged {
             }
         }
         self.admission = Admission::new(self.config);
+        self.forget_promises(Millis(hub.now));
     }
 
     /// Somebody removes a chunk file, or cuts it short. `false`: there is none.
@@ -127,6 +149,41 @@ impl Storaged {
         self.targets.iter().flat_map(list).collect()
     }
 
+    /// Refuses what has no room, and counts what is taken of a promise.
+    fn find_room(
+        &mut self,
+        (sender, target): (&Sender, TargetId),
+        request: &StorageRequest,
+        payload: usize,
+        hub: &mut Hub,
+    ) -> Result<(), Refusal> {
+        let (room, now) = (self.rooms.get(&target).copied(), Millis(hub.now));
+        let found = self.targets.get(&target).zip(self.promised.get_mut(&target));
+        let (chunks, promised) = found.ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
+        let before = promised.total(now);
+        narrow::require_room(chunks, room, (promised, client(sender), now), request, payload)
+            .inspect_err(|_| hub.coverage.hit("a target was full"))?;
+        if promised.total(now) < before {
+            hub.coverage.hit("a client took of what it was promised");
+        }
+        Ok(())
+    }
+
+    /// How much the client may bring later, if it asks.
+    fn promise(&mut self, sender: &Sender, m: &WriteChunk, hub: &mut Hub) -> Option<u64> {
+        if m.later != Some(true) {
+            return None;
+        }
+        let free = narrow::capacity(self.targets.get(&m.target)?, self.rooms.get(&m.target).copied());
+        let promised = self.promised.get_mut(&m.target)?;
+        let room = promised.promise(client(sender), Millis(hub.now), free.bytes_free);
+        hub.coverage.hit(match room {
+            Some(_) => "a target promised room",
+            None => "a target had no room to promise",
+        });
+        room
+    }
+
     pub fn answer(
         &mut self,
         sender: &Sender,
@@ -139,15 +196,16 @@ impl Storaged {
             .ok_or_else(|| Refusal::new(Status::MALFORMED))?;
         self.admission.admit(sender)?;
         let Some(target) = target_of(&request) else { return Err(Refusal::new(Status::MALFORMED)) };
-        let chunks = self.targets.get(&target).ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
+        if !self.targets.contains_key(&target) {
+            return Err(Refusal::new(Status::STALE_MAP));
+        }
         self.admission.check(target, Consistency::Good, &request)?;
         let by = speaker(sender.role, &request)?;
         if let Some(by) = by.filter(|_| hub.canary != Some(Canary::OldTermsTrim)) {
             hear(self.terms.entry(target).or_default(), by)?;
         }
-        let room = self.rooms.get(&target).copied();
-        narrow::require_room(chunks, room, &request, payload.len())
-            .inspect_err(|_| hub.coverage.hit("a target was full"))?;
+        self.find_room((sender, target), &request, payload.len(), hub)?;
+        let chunks = self.targets.get(&target).ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
         let failed = |done| match done {
             Done::Refused(refusal) => refusal,
             other => Refusal::with(Status::MALFORMED, format!("{other:?}")),
@@ -169,7 +227,8 @@ impl Storaged {
                     payload.len()
                 ));
                 let reply = write_chunk(chunks, m, payload).map_err(failed)?;
-                Ok((reply.to_bytes(), Vec::new()))
+                let room = self.promise(sender, m, hub);
+                Ok((WriteChunkReply { room, ..reply }.to_bytes(), Vec::new()))
             }
             StorageRequest::CopyChunk(m) => {
                 hub.say(format_args!("{request:?}"));
@@ -198,6 +257,11 @@ impl Storaged {
             }
         }
     }
+}
+
+/// Whose promises a request moves.
+fn client(sender: &Sender) -> ClientId {
+    if sender.role == Role::Client { sender.client } else { ClientId(0) }
 }
 
 /// Requests are done at once here, so nothing is ever in work, and the terms are on the disk at once.

@@ -58,8 +58,10 @@ struct Held {
     state: State,
     /// The record that told it: the mount may not have heard of that.
     told: Option<Place>,
-    /// Its session has ended, of which it has not heard.
+    /// Its session has ended, of which it has not heard, or it was passed over as one that is not heard.
     over: bool,
+    /// What records said of the file then.
+    passed: Option<State>,
 }
 
 /// What a mount showed to its host of a file that it held, and never told.
@@ -107,11 +109,12 @@ impl Truth {
     pub fn is_held_as(&mut self, now: u64, ino: Ino, life: u32, seen: Seen) -> bool {
         let Some(list) = self.lists.get_mut(&Key::Inode(ino)) else { return false };
         let state = State::Seen(Some(seen));
-        let held = self.held.entry(ino).or_insert(Held { life, state, told: None, over: false });
-        if held.told.is_some() {
+        let new = Held { life, state, told: None, over: false, passed: None };
+        let held = self.held.entry(ino).or_insert(new);
+        if held.told.is_some() && held.state.looks_like(&state) {
             return false;
         }
-        held.state = state;
+        (held.state, held.told) = (state, None);
         let is_new = !held.over && list.last().is_none_or(|last| last.state != state);
         if is_new {
             list.push(Moment { from: now, by: None, state, lost: None, untold: true });
@@ -136,6 +139,23 @@ impl Truth {
         }
         if !knows {
             self.falls_back(now, ino);
+            let recorded = self.recorded(ino).map(|moment| moment.state);
+            if let Some(held) = self.held.get_mut(&ino) {
+                held.passed = held.passed.or(recorded);
+            }
+        }
+    }
+
+    /// As the newest record says.
+    fn recorded(&self, ino: Ino) -> Option<Moment> {
+        let list = self.lists.get(&Key::Inode(ino))?;
+        list.iter().rfind(|moment| moment.lost.is_none() && !moment.untold).copied()
+    }
+
+    /// The shard knows again that the file is held, of a mount that it had gone on without.
+    pub fn is_held_again(&mut self, ino: Ino) {
+        if let Some(held) = self.held.get_mut(&ino) {
+            (held.over, held.passed) = (false, None);
         }
     }
 
@@ -157,12 +177,15 @@ impl Truth {
         inos.into_iter().for_each(|ino| self.is_held_no_more(now, ino, at));
     }
 
-    /// A record tells what a mount had kept to itself of a file.
-    fn is_told(&mut self, ino: Ino, by: Place) {
+    /// A record tells what a mount had kept to itself of a file. `false`: that was passed over, and others have changed the file
+    /// since.
+    fn is_told(&mut self, ino: Ino, by: Place) -> bool {
         self.tells.insert(by);
-        if let Some(held) = self.held.get_mut(&ino) {
-            held.told = Some(by);
-        }
+        let recorded = self.recorded(ino).map(|moment| moment.state);
+        let is_touched = self.touched.contains_key(&ino);
+        let Some(held) = self.held.get_mut(&ino) else { return true };
+        held.told = Some(by);
+        held.passed.is_none_or(|passed| is_touched || recorded == Some(passed))
     }
 
     /// Did this mount show that to its host, which asked then, though it had not told it, and it was lost?
@@ -182,8 +205,8 @@ impl Truth {
 
     /// What was not told of it is lost: it is as the newest record says.
     fn falls_back(&mut self, now: u64, ino: Ino) {
+        let told = self.recorded(ino);
         let Some(list) = self.lists.get_mut(&Key::Inode(ino)) else { return };
-        let told = list.iter().rfind(|moment| moment.lost.is_none() && !moment.untold).copied();
         if let Some(told) = told
             && list.last().is_some_and(|last| last.untold)
         {
@@ -328,7 +351,9 @@ impl Hub {
             Action::Request(MetaRequest::Commit(m)) => touched.push(m.ino),
             Action::Request(MetaRequest::Tell(m)) => {
                 touched.push(m.ino);
-                self.truth.is_told(m.ino, by);
+                if !self.truth.is_told(m.ino, by) {
+                    return Err(format!("tells late of inode {}, which others have changed", m.ino.0));
+                }
                 self.say(format_args!("inode {} is told", m.ino.0));
             }
             // Any of them may be what it is about.

@@ -22,6 +22,7 @@ pub struct Adoption {
     pub ino: Ino,
     pub size: u64,
     pub mode: Mode,
+    pub owner: (u32, u32),
     /// Its bytes where there may be any.
     pub ranges: Vec<(u64, Vec<u8>)>,
 }
@@ -31,6 +32,8 @@ pub struct Adoption {
 pub struct Loose {
     /// The versions of each.
     pub files: BTreeMap<Ino, Vec<Content>>,
+    /// Of these owner and mode may be others as well.
+    pub owners: BTreeSet<Ino>,
     /// The mount is new: its predecessor may have ended with files open for writing, which keeps their set-id bits
     /// out of force until the shard has looked after them, and then clears what a write clears.
     pub inherited: bool,
@@ -114,6 +117,7 @@ impl Walk<'_> {
         let versions = self.loose.files.get(&ino);
         let found = stat_of(attr);
         let comparable = |stat: Stat| match versions {
+            Some(_) if self.loose.owners.contains(&ino) => Stat { size: 0, mode: 0, uid: 0, gid: 0, ..stat },
             Some(_) => Stat { size: 0, mode: stat.mode & !SETID, ..stat },
             None => stat,
         };
@@ -186,8 +190,8 @@ impl Walk<'_> {
         self.lane.release(opened.handle).await;
         let ranges = result.map_err(|what| format!("{path}: {what}"))?;
         if versions.is_some() || cleared {
-            let (size, mode) = (opened.attr.size, attr.mode);
-            self.adoptions.push(Adoption { ino, size, mode, ranges });
+            let (size, mode, owner) = (opened.attr.size, attr.mode, (attr.uid, attr.gid));
+            self.adoptions.push(Adoption { ino, size, mode, owner, ranges });
         }
         Ok(())
     }

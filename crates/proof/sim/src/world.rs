@@ -276,6 +276,8 @@ impl World {
                 )
             };
             self.evict();
+            self.stop_asked();
+            self.kill_asked();
             self.end_asked_term();
             let provoked = self.hub.borrow_mut().provoked.take();
             if let Some(due) = provoked {

@@ -10,7 +10,7 @@ use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::Group;
 use skep_meta::store::MemoryStore;
-use skep_types::{NodeId, ShardId, Term};
+use skep_types::{Millis, NodeId, ShardId, Term};
 use skep_wire::mgmt::ShardState;
 use skep_wire::storage::ShardTerm;
 use std::collections::BTreeSet;
@@ -285,7 +285,7 @@ impl World {
         let storaged = self.draw(self.storageds.len() as u64) as usize;
         let storaged = &mut self.storageds[storaged];
         let by = ShardTerm { shard, term: Term(stamp.term.0 + ahead) };
-        let targets: Vec<_> = storaged.capacities().map(|(target, _)| target).collect();
+        let targets: Vec<_> = storaged.capacities(Millis(0)).map(|(target, _)| target).collect();
         targets.into_iter().for_each(|target| storaged.hear(target, by));
         let hub = &mut *self.hub.borrow_mut();
         hub.say(format_args!("node {} hears of term {} of shard {shard}", storaged.node, by.term));

@@ -5,7 +5,7 @@ use super::World;
 use crate::hub::{Cut, Hub};
 use crate::queue::Event;
 use skep_client::MGMTD;
-use skep_types::{Incarnation, NodeId};
+use skep_types::{Incarnation, Millis, NodeId};
 
 /// From one life of a daemon to the next: they are counted in nanoseconds.
 const LIFE_STEP: u64 = 1 << 32;
@@ -131,7 +131,7 @@ impl World {
                 hub.shared.doubt();
             } else {
                 hub.coverage.hit("storaged was killed");
-                storaged.restart();
+                storaged.restart(Millis(hub.now));
             }
         }
     }

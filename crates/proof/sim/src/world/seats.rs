@@ -1,5 +1,6 @@
 //! Clients: their lives, their lanes, and who goes on when one is gone.
 
+use super::held::Untold;
 use super::{LANES, SHARDS, World};
 use crate::Canary;
 use crate::appends::Broken;
@@ -55,8 +56,8 @@ pub struct Seat {
     pub lapses: u64,
     /// Recalls that are to be confirmed.
     pub recalled: Recalled,
-    /// What it holds, or held when somebody looked last, and whether something of it was to be told then.
-    pub held: BTreeMap<Ino, bool>,
+    /// What it holds, or held when somebody looked last, and what of it was to be told then.
+    pub held: BTreeMap<Ino, Untold>,
     dead_since: Option<u64>,
 }
 
@@ -238,6 +239,15 @@ impl World {
         self.end_life(at);
     }
 
+    /// The mount that a program would have killed.
+    pub(super) fn kill_asked(&mut self) {
+        let Some(life) = self.hub.borrow_mut().pieces.kills.take() else { return };
+        if let Some(at) = self.seats.iter().position(|seat| seat.life == life && !seat.vacant) {
+            self.hub.borrow_mut().coverage.hit("a client was killed");
+            self.end_life(at);
+        }
+    }
+
     fn end_life(&mut self, at: usize) {
         let seat = &mut self.seats[at];
         if seat.vacant {
@@ -254,7 +264,11 @@ impl World {
         self.mount_is_gone(at);
         self.leave_the_kernel(life);
         self.network.remove_client(life, &mut self.hub.borrow_mut(), &mut self.queue);
-        self.hub.borrow_mut().fields.client_gone(life);
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.fields.client_gone(life);
+            hub.pieces.client_gone(life);
+        }
         self.after(500, Event::TakeOver(at));
     }
 
@@ -341,6 +355,9 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         ahead_bytes: if seed & 1024 == 0 { AHEAD_BYTES_MAX } else { AHEAD_FIRST },
         canary_keeps_ahead: canary == Some(Canary::ReadsOldAhead),
         canary_forgets_questions: canary == Some(Canary::HoldsWhatWasAsked),
+        canary_tells_unput: canary == Some(Canary::BehindToldAsSynced),
+        canary_reads_unput: canary == Some(Canary::ReadsPastTheRun),
+        canary_puts_unheard: canary == Some(Canary::PutsUnheard),
         canary_unknown_is_gone: canary == Some(Canary::AnswerOvertakesNotify),
         ..Limits::default()
     }

@@ -31,13 +31,24 @@ impl World {
         match how {
             0 => self.host_stands_still(Hub::host_of(life), Still::Asleep, until),
             1 => self.host_stands_still(Hub::host_of(life), Still::Stopped, until),
-            _ => {
-                let hub = self.hub.clone();
-                let hub = &mut *hub.borrow_mut();
-                hub.say(format_args!("the client in life {life} stops for {ms} ms"));
-                hub.stopped.insert(life, until);
-                self.wake_those(|lane| lane.life == life, until, hub);
-            }
+            _ => self.mount_stands_still(life, ms),
+        }
+    }
+
+    fn mount_stands_still(&mut self, life: u32, ms: u64) {
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        let until = hub.now + ms;
+        hub.say(format_args!("the client in life {life} stops for {ms} ms"));
+        hub.stopped.insert(life, until);
+        self.wake_those(|lane| lane.life == life, until, hub);
+    }
+
+    /// The mount that a program would have stand still.
+    pub(super) fn stop_asked(&mut self) {
+        let stops = self.hub.borrow_mut().pieces.stops.take();
+        if let Some((life, ms)) = stops.filter(|_| self.calm_at.is_none()) {
+            self.mount_stands_still(life, ms);
         }
     }
 

@@ -8,7 +8,8 @@ use skep_client::MGMTD;
 use skep_meta::store::MemoryStore;
 use skep_meta::{Group, Input};
 use skep_types::{
-    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, LogSeq, MapVersion, NodeId, ServiceKind,
+    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, LogSeq, MapVersion, Millis, NodeId,
+    ServiceKind,
 };
 use skep_wire::mgmt::{
     ClusterView, FencesReply, GetFences, GetMap, Heartbeat, HeartbeatReply, MapReply, RegisterNode,
@@ -101,11 +102,11 @@ impl World {
             mark: None,
         };
         let targets = self.storageds.iter().filter(|storaged| storaged.node == node);
-        let server = self.server_at(node);
+        let (server, now) = (self.server_at(node), Millis(self.hub.borrow().now));
         Heartbeat {
             node,
             incarnation: Incarnation(life),
-            targets: targets.flat_map(|storaged| storaged.capacities().map(report)).collect(),
+            targets: targets.flat_map(|storaged| storaged.capacities(now).map(report)).collect(),
             capacity: Capacity::default(),
             map: MapVersion(0),
             index: server.map(skep_meta::Group::durable_seq).unwrap_or_default(),
@@ -246,7 +247,7 @@ impl World {
     /// mgmtd has accepted the last heartbeat, and its map is here.
     fn vouch(&mut self, node: NodeId) {
         let Some(upkeep) = self.upkeep.get(&node).filter(|_| self.metad_at(node).is_some()) else { return };
-        let sent = skep_types::Millis(upkeep.beat_at - BEAT_MS);
+        let sent = Millis(upkeep.beat_at - BEAT_MS);
         self.metad_input(node, Input::Vouched(sent));
     }
 }

@@ -1,0 +1,67 @@
+//! Records that told of files that were held. While its mount goes on holding one there may be several, and each tells what
+//! was kept until then; with the one that ends the hold it is told for good.
+
+use crate::hub::Place;
+use skep_types::Ino;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As long as no power cut took them.
+#[derive(Debug, Default)]
+pub struct Tells {
+    of: BTreeMap<Ino, Vec<(Place, bool)>>,
+    /// Files of which something was told since the last power cut.
+    since_cut: BTreeSet<Ino>,
+    /// How many there had been when a mount had something to tell, and no lane had begun to tell it.
+    before_news: BTreeMap<Ino, usize>,
+}
+
+impl Tells {
+    /// A record tells of a file. `false`: an earlier one had ended its hold.
+    pub fn tells(&mut self, ino: Ino, at: Place, keeps: bool) -> bool {
+        self.since_cut.insert(ino);
+        let of = self.of.entry(ino).or_default();
+        let is_held = of.last().is_none_or(|(_, keeps)| *keeps);
+        of.push((at, keeps));
+        is_held
+    }
+
+    /// A power cut took these. `true`: there were some.
+    pub fn cut(&mut self, is_gone: impl Fn(Place) -> bool) -> bool {
+        self.since_cut.clear();
+        let mut took = false;
+        self.of.retain(|_, of| {
+            took |= of.iter().any(|(at, _)| is_gone(*at));
+            of.retain(|(at, _)| !is_gone(*at));
+            !of.is_empty()
+        });
+        took
+    }
+
+    /// How many there are of this file.
+    pub fn count(&self, ino: Ino) -> usize {
+        self.of.get(&ino).map_or(0, Vec::len)
+    }
+
+    /// Is there one behind the first `before`?
+    pub fn since(&self, ino: Ino, before: usize) -> bool {
+        self.count(ino) > before
+    }
+
+    /// And was that behind the last power cut?
+    pub fn since_cut(&self, ino: Ino, before: usize) -> bool {
+        self.since(ino, before) && self.since_cut.contains(&ino)
+    }
+
+    /// Where they stand.
+    pub fn places(&self, ino: Ino) -> impl Iterator<Item = Place> + '_ {
+        self.of.get(&ino).into_iter().flatten().map(|(at, _)| *at)
+    }
+
+    /// A mount has something to tell of it: behind how many there is one that tells that? `may_be_told`: a lane is at it, or was.
+    pub fn before_news(&mut self, ino: Ino, may_be_told: bool) -> usize {
+        let count = self.count(ino);
+        let known = self.before_news.entry(ino).or_insert(count);
+        *known = if may_be_told { count.min(*known) } else { count };
+        *known
+    }
+}
