@@ -116,6 +116,8 @@ pub struct Order<'a> {
     pub index: usize,
     /// Files, records or MiB.
     pub count: u64,
+    /// How many share a file in turn.
+    pub processes: usize,
 }
 
 impl Worker {
@@ -125,6 +127,7 @@ impl Worker {
         let mut command = Command::new(program);
         command.args(["bench-worker", "--directory"]).arg(order.directory);
         command.args(["--index", &order.index.to_string(), "--count", &order.count.to_string()]);
+        command.args(["--processes", &order.processes.to_string()]);
         if order.shared {
             command.arg("--shared");
         }
@@ -194,7 +197,8 @@ impl<'a> Load<'a> {
         let mut load = Self { system, workers: Vec::new() };
         for index in 0..amount.processes {
             let count = amount.of_one(moves_data);
-            let order = Order { directory: &directory, other: None, shared, index, count };
+            let (other, processes) = (None, amount.processes);
+            let order = Order { directory: &directory, other, shared, index, count, processes };
             load.workers.push(Worker::start(&order)?);
         }
         Ok(load)

@@ -1,11 +1,14 @@
 //! A load process: prepares a phase when it is named, runs it when told to go, says how many
 //! operations it did.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Size of a transfer in the sequential phases.
@@ -14,6 +17,16 @@ const MIB: usize = 1 << 20;
 const SMALL: usize = 4_096;
 /// Size of the smallest records.
 const TINY: usize = 512;
+/// Bytes of a record that fits no page and no chunk, as in the hard part of IO500.
+pub const STRIDE: usize = 47_008;
+/// Transfers at once where many are in flight.
+const IN_FLIGHT: u64 = 16;
+/// Files that are written in turn.
+const IN_TURN: u64 = 1_000;
+/// So long.
+const IN_TURN_FOR: Duration = Duration::from_secs(4);
+/// Between two listings beside that.
+const LISTING_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of one append.
 const APPENDED: usize = 100;
 /// Random transfers of one phase for each MiB of the file.
@@ -55,9 +68,23 @@ pub enum Work {
     Append,
     /// Creates; a second thread looks at each name through the other mount, as soon as it is made.
     MakeAndSee,
+    /// Records of [`STRIDE`] bytes written to the shared file, each process in its turn.
+    WriteStrides,
+    /// The same read.
+    ReadStrides,
+    /// 4 KiB writes in random order, many at once.
+    ManyWrites,
+    /// 4 KiB reads in random order, many at once.
+    ManyReads,
+    /// Creates, each with so many bytes that are synced.
+    SyncFiles(usize),
+    /// Writes 4 KiB to one open file of many after the other.
+    InTurn,
+    /// The same beside a listing of them through the other mount once a second.
+    InTurnListed,
 }
 
-const ALL: [Work; 16] = [
+const ALL: [Work; 24] = [
     Work::Create,
     Work::Stat,
     Work::OpenRead,
@@ -74,6 +101,14 @@ const ALL: [Work; 16] = [
     Work::ReadRecords(SMALL),
     Work::Append,
     Work::MakeAndSee,
+    Work::WriteStrides,
+    Work::ReadStrides,
+    Work::ManyWrites,
+    Work::ManyReads,
+    Work::SyncFiles(SMALL),
+    Work::SyncFiles(16 * SMALL),
+    Work::InTurn,
+    Work::InTurnListed,
 ];
 
 impl Work {
@@ -96,12 +131,27 @@ impl Work {
             Self::ReadRecords(_) => "read-small",
             Self::Append => "append",
             Self::MakeAndSee => "make-and-see",
+            Self::WriteStrides => "write-strides",
+            Self::ReadStrides => "read-strides",
+            Self::ManyWrites => "many-writes",
+            Self::ManyReads => "many-reads",
+            Self::SyncFiles(SMALL) => "sync-small",
+            Self::SyncFiles(_) => "sync-large",
+            Self::InTurn => "in-turn",
+            Self::InTurnListed => "in-turn-listed",
         }
     }
 
     /// Does it count MiB (or transfers of a file that must be large)?
     pub fn moves_data(self) -> bool {
         matches!(self, Self::Write | Self::Read | Self::RandomWrite | Self::RandomRead)
+    }
+
+    /// Is one file open for all of it?
+    fn has_file(self) -> bool {
+        let in_order = matches!(self, Self::WriteRecords(_) | Self::ReadRecords(_) | Self::Append);
+        let strides = matches!(self, Self::WriteStrides | Self::ReadStrides);
+        self.moves_data() || in_order || strides || matches!(self, Self::ManyWrites | Self::ManyReads)
     }
 }
 
@@ -117,6 +167,9 @@ pub struct WorkerArguments {
     /// Files, or MiB.
     #[arg(long)]
     count: u64,
+    /// How many processes share a file in turn.
+    #[arg(long, default_value_t = 1)]
+    processes: u64,
     /// One directory or one file for all processes.
     #[arg(long)]
     shared: bool,
@@ -160,6 +213,30 @@ fn open_read(path: &Path) -> std::io::Result<()> {
     File::open(path)?.read(&mut byte).map(drop)
 }
 
+fn synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// xorshift64
+fn drawn(mut last: u64) -> u64 {
+    last ^= last << 13;
+    last ^= last >> 7;
+    last ^ last << 17
+}
+
+fn joined(thread: ScopedJoinHandle<'_, std::io::Result<()>>) -> std::io::Result<()> {
+    thread.join().map_err(|_| std::io::Error::other("a thread failed"))?
+}
+
+/// So many files may be open at once, if the machine lets them.
+fn allow_files(count: u64) -> std::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: Some(limit.maximum.map_or(count, |most| most.min(count))), ..limit };
+    setrlimit(Resource::Nofile, wanted).map_err(Into::into)
+}
+
 /// Looks at a name until it is there.
 fn see(path: &Path) -> std::io::Result<()> {
     let start = Instant::now();
@@ -180,6 +257,7 @@ struct Worker {
     data: PathBuf,
     index: u64,
     count: u64,
+    processes: u64,
     first: u64,
     open: Option<File>,
     buffer: Vec<u8>,
@@ -188,7 +266,7 @@ struct Worker {
 
 impl Worker {
     fn new(arguments: &WorkerArguments) -> Result<Self, String> {
-        let WorkerArguments { directory, index, count, shared, other } = arguments;
+        let WorkerArguments { directory, index, count, processes, shared, other } = arguments;
         let name = if *shared { "all".to_owned() } else { format!("own-{index}") };
         let files = directory.join(&name);
         let other = other.as_ref().unwrap_or(directory).join(&name);
@@ -202,6 +280,7 @@ impl Worker {
             data,
             index: *index,
             count: *count,
+            processes: *processes,
             first,
             open: None,
             buffer,
@@ -217,10 +296,8 @@ impl Worker {
             Work::Append => how.append(true).create(true),
             _ => how.read(true).write(true).create(true).truncate(false),
         };
-        let opens =
-            work.moves_data() || matches!(work, Work::WriteRecords(_) | Work::ReadRecords(_) | Work::Append);
         self.open = None;
-        if opens {
+        if work.has_file() {
             self.open = Some(how.open(&self.data)?);
         }
         Ok(())
@@ -247,6 +324,11 @@ impl Worker {
             Work::MakeAndSee => self.make_and_see(),
             Work::Write | Work::Read => self.stream(work),
             Work::RandomWrite | Work::RandomRead => self.random(work),
+            Work::WriteStrides | Work::ReadStrides => self.strides(work),
+            Work::ManyWrites | Work::ManyReads => self.many(work),
+            Work::SyncFiles(bytes) => self.each(|path| synced(&path, &self.buffer[..bytes])),
+            Work::InTurn => self.in_turn(),
+            Work::InTurnListed => self.in_turn_listed(),
         }
     }
 
@@ -288,7 +370,7 @@ impl Worker {
                 let _ = tell.send(number);
             }
             drop(tell);
-            reader.join().map_err(|_| std::io::Error::other("the reader failed"))?
+            joined(reader)
         })?;
         Ok(self.count)
     }
@@ -307,15 +389,87 @@ impl Worker {
         Ok(self.count)
     }
 
+    fn strides(&mut self, work: Work) -> std::io::Result<u64> {
+        let file = self.open.take().ok_or(std::io::ErrorKind::NotFound)?;
+        let records = self.count * MIB as u64 / STRIDE as u64;
+        for number in 0..records {
+            let at = (number * self.processes + self.index) * STRIDE as u64;
+            match work {
+                Work::WriteStrides => file.write_all_at(&self.buffer[..STRIDE], at)?,
+                _ => file.read_exact_at(&mut self.buffer[..STRIDE], at)?,
+            }
+        }
+        Ok(records)
+    }
+
+    /// Each thread has an equal part of the transfers, anywhere in the file.
+    fn many(&mut self, work: Work) -> std::io::Result<u64> {
+        let file = self.open.take().ok_or(std::io::ErrorKind::NotFound)?;
+        let places = self.count * (MIB / SMALL) as u64;
+        let each = self.count * SMALL_PER_MIB / IN_FLIGHT;
+        let one = |thread: u64| -> std::io::Result<()> {
+            let (mut draw, mut buffer) = (self.draw + thread, [5; SMALL]);
+            for _ in 0..each {
+                draw = drawn(draw);
+                let at = draw % places * SMALL as u64;
+                match work {
+                    Work::ManyWrites => file.write_all_at(&buffer, at)?,
+                    _ => file.read_exact_at(&mut buffer, at)?,
+                }
+            }
+            Ok(())
+        };
+        let one = &one;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..IN_FLIGHT).map(|thread| scope.spawn(move || one(thread))).collect();
+            threads.into_iter().try_for_each(joined)
+        })?;
+        Ok(each * IN_FLIGHT)
+    }
+
+    fn in_turn(&self) -> std::io::Result<u64> {
+        let path = |number: u64| self.files.join(format!("turn.{number}"));
+        let mut how = OpenOptions::new();
+        how.write(true).create(true).truncate(false);
+        allow_files(2 * IN_TURN)?;
+        let files = (0..IN_TURN).map(|number| how.open(path(number))).collect::<Result<Vec<File>, _>>()?;
+        let (start, mut done) = (Instant::now(), 0);
+        while start.elapsed() < IN_TURN_FOR {
+            // They grow by one piece in each turn.
+            let at = done / IN_TURN * SMALL as u64;
+            files[(done % IN_TURN) as usize].write_all_at(&self.buffer[..SMALL], at)?;
+            done += 1;
+        }
+        Ok(done)
+    }
+
+    /// The writer does not wait for the listings, but for the last one.
+    fn in_turn_listed(&self) -> std::io::Result<u64> {
+        let (end, ended) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let lister = scope.spawn(move || -> std::io::Result<()> {
+                while ended.recv_timeout(LISTING_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    let status =
+                        Command::new("ls").arg("-l").arg(&self.other).stdout(Stdio::null()).status()?;
+                    if !status.success() {
+                        return Err(std::io::Error::other("ls has failed"));
+                    }
+                }
+                Ok(())
+            });
+            let done = self.in_turn();
+            drop(end);
+            joined(lister)?;
+            done
+        })
+    }
+
     fn random(&mut self, work: Work) -> std::io::Result<u64> {
         let file = self.open.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
         let places = self.count * (MIB / SMALL) as u64;
         let transfers = self.count * SMALL_PER_MIB;
         for _ in 0..transfers {
-            // xorshift64
-            self.draw ^= self.draw << 13;
-            self.draw ^= self.draw >> 7;
-            self.draw ^= self.draw << 17;
+            self.draw = drawn(self.draw);
             let at = self.first * MIB as u64 + self.draw % places * SMALL as u64;
             match work {
                 Work::RandomWrite => file.write_all_at(&self.buffer[..SMALL], at)?,

@@ -7,6 +7,8 @@ use crate::bench::measure::{Order, SETTLE, Worker, timed};
 use crate::bench::worker::Work;
 use std::path::Path;
 
+/// Processes, or mounts, that write one file.
+pub const FOUR: usize = 4;
 /// Records of one run.
 const RECORDS: u64 = 8_000;
 
@@ -74,6 +76,36 @@ pub const GROUPS: &[Group] = &[
         run: streams,
     },
     Group {
+        rows: &[rows::OWN, rows::ONE, rows::ONE_AGAIN, rows::ONE_MOUNTS],
+        by_processes: false,
+        on: |member| member.name != PAGES && member.name != super::systems::DISK,
+        run: shared,
+    },
+    Group {
+        rows: &[rows::STRIDE_WRITE, rows::STRIDE_READ],
+        by_processes: false,
+        on: |member| member.name != PAGES && member.name != super::systems::DISK,
+        run: strides,
+    },
+    Group {
+        rows: &[rows::MANY_WRITE, rows::MANY_READ],
+        by_processes: false,
+        on: |member| member.name != PAGES && member.name != super::systems::DISK,
+        run: many,
+    },
+    Group {
+        rows: &[rows::SYNC_SMALL, rows::SYNC_LARGE],
+        by_processes: false,
+        on: |member| member.is_on_disk,
+        run: synced,
+    },
+    Group {
+        rows: &[rows::IN_TURN, rows::IN_TURN_LISTED],
+        by_processes: false,
+        on: Member::is_shared,
+        run: in_turn,
+    },
+    Group {
         rows: &[rows::TOGETHER, rows::SEE, rows::APPEND],
         by_processes: false,
         on: Member::is_shared,
@@ -92,9 +124,16 @@ impl<'a> Crew<'a> {
         Self { member, workers: Vec::new() }
     }
 
-    fn add(&mut self, mount: &Path, shared: bool, index: usize, count: u64) -> Result<(), String> {
+    fn add(
+        &mut self,
+        mount: &Path,
+        (shared, processes): (bool, usize),
+        index: usize,
+        count: u64,
+    ) -> Result<(), String> {
         let (directory, other) = (mount.join("load"), self.member.there.join("load"));
-        let order = Order { directory: &directory, other: Some(&other), shared, index, count };
+        let other = Some(other.as_path());
+        let order = Order { directory: &directory, other, shared, index, count, processes };
         self.workers.push(Worker::start(&order)?);
         Ok(())
     }
@@ -108,7 +147,7 @@ impl<'a> Crew<'a> {
     ) -> Result<Self, String> {
         let mut crew = Self::new(member);
         for index in 0..processes {
-            crew.add(mount, shared, index, all / processes as u64)?;
+            crew.add(mount, (shared, processes), index, all / processes as u64)?;
         }
         Ok(crew)
     }
@@ -212,17 +251,96 @@ fn streams(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
     Ok(found)
 }
 
+/// A file for each of four processes, one for all of them, and one for as many mounts.
+fn shared(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
+    make(member, "load")?;
+    let mut own = Crew::of(member, &member.here, false, FOUR, amount.mib)?;
+    let mut found = vec![own.does(Work::Write, rows::OWN)?];
+    own.end()?;
+    clear(member)?;
+    make(member, "load")?;
+    let mut one = Crew::of(member, &member.here, true, FOUR, amount.mib)?;
+    found.push(one.does(Work::Write, rows::ONE)?);
+    found.push(one.does(Work::Write, rows::ONE_AGAIN)?);
+    one.end()?;
+    clear(member)?;
+    if !member.more.is_empty() {
+        make(member, "load")?;
+        let mut mounts = Crew::new(member);
+        for (index, mount) in [&member.here, &member.there].into_iter().chain(&member.more).enumerate() {
+            mounts.add(mount, (true, FOUR), index, amount.mib / FOUR as u64)?;
+        }
+        found.push(mounts.does(Work::Write, rows::ONE_MOUNTS)?);
+        mounts.end()?;
+        clear(member)?;
+    }
+    Ok(found)
+}
+
+/// Records that fit nothing, of processes in turn.
+fn strides(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
+    make(member, "load")?;
+    let crew = |mount: &Path| Crew::of(member, mount, true, FOUR, amount.mib);
+    let mut here = crew(&member.here)?;
+    let mut found = vec![here.does(Work::WriteStrides, rows::STRIDE_WRITE)?];
+    here.end()?;
+    let mut there = crew(&member.there)?;
+    found.push(there.does(Work::ReadStrides, rows::STRIDE_READ)?);
+    there.end()?;
+    clear(member)?;
+    Ok(found)
+}
+
+/// One process with many requests at once, to a file that is there.
+fn many(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
+    make(member, "load")?;
+    let mut crew = Crew::of(member, &member.here, false, 1, amount.mib)?;
+    crew.does(Work::Write, rows::MANY_WRITE)?;
+    let mut found = vec![crew.does(Work::ManyWrites, rows::MANY_WRITE)?];
+    found.push(crew.does(Work::ManyReads, rows::MANY_READ)?);
+    crew.end()?;
+    clear(member)?;
+    Ok(found)
+}
+
+/// Files that are on stable storage when they are answered for.
+fn synced(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
+    const EIGHT: usize = 8;
+    let mut found = Vec::new();
+    for (bytes, row) in [(4 << 10, rows::SYNC_SMALL), (64 << 10, rows::SYNC_LARGE)] {
+        make(member, "load")?;
+        let mut crew = Crew::of(member, &member.here, false, EIGHT, amount.files)?;
+        found.push(crew.does(Work::SyncFiles(bytes), row)?);
+        crew.end()?;
+        clear(member)?;
+    }
+    Ok(found)
+}
+
+/// What a listing costs those who write to what it lists.
+fn in_turn(member: &Member, _: &Amount) -> Result<Vec<Measured>, String> {
+    let mut found = Vec::new();
+    for (work, row) in [(Work::InTurn, rows::IN_TURN), (Work::InTurnListed, rows::IN_TURN_LISTED)] {
+        make(member, "load")?;
+        let mut crew = Crew::of(member, &member.here, false, 1, 1)?;
+        found.push(crew.does(work, row)?);
+        crew.end()?;
+        clear(member)?;
+    }
+    Ok(found)
+}
+
 /// Two mounts change the same things.
 fn together(member: &Member, amount: &Amount) -> Result<Vec<Measured>, String> {
     make(member, "load")?;
     let mut pair = Crew::new(member);
-    pair.add(&member.here, true, 0, amount.files / 2)?;
-    pair.add(&member.there, true, 1, amount.files / 2)?;
+    pair.add(&member.here, (true, 2), 0, amount.files / 2)?;
+    pair.add(&member.there, (true, 2), 1, amount.files / 2)?;
     let mut found = vec![pair.does(Work::Create, rows::TOGETHER)?];
     found.push(pair.does(Work::Append, rows::APPEND)?);
     pair.end()?;
     let mut one = Crew::new(member);
-    one.add(&member.here, true, 2, amount.files / 2)?;
+    one.add(&member.here, (true, 2), 2, amount.files / 2)?;
     found.push(one.does(Work::MakeAndSee, rows::SEE)?);
     one.end()?;
     clear(member)?;

@@ -2,7 +2,8 @@
 
 use super::systems::{DISK, EMPTY, PAGES};
 use crate::bench::system::LOCAL;
-use Target::{Before, Ceiling, OneRpc, Peer, Rpcs, Seconds, System};
+use crate::bench::worker::STRIDE;
+use Target::{Before, Ceiling, CeilingOf, OneRpc, Peer, Row as Beside, Rpcs, Seconds, Shared, System};
 
 /// How a row is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,12 @@ pub enum Target {
     System(&'static str, f64),
     /// Share of the composed ceiling.
     Ceiling(f64),
+    /// The same for requests of so many bytes.
+    CeilingOf(usize, f64),
+    /// Speed against another row of the same system.
+    Row(&'static str, f64),
+    /// Speed of one file for all against a file for each, or against the empty file system if that is less.
+    Shared(&'static str, f64),
     /// Seconds at most.
     Seconds(f64),
     /// RPCs of an operation.
@@ -69,6 +76,18 @@ rows! {
     SMALL_READ = "read 4 KiB in order", Rate, [System(PAGES, 0.5)];
     WRITE = "write 1 MiB, file per process", Stream, [Ceiling(0.8), Peer(2.0)];
     READ = "read 1 MiB, file per process, other mount", Stream, [Ceiling(0.8), Peer(2.0)];
+    OWN = "write 1 MiB, a file for each of four", Stream, [];
+    ONE = "write 1 MiB, one file of four", Stream, [Shared(OWN, 0.95)];
+    ONE_AGAIN = "write 1 MiB, one file of four, again", Stream, [Beside(OWN, 0.95)];
+    ONE_MOUNTS = "write 1 MiB, one file of four mounts", Stream, [Beside(OWN, 0.95)];
+    STRIDE_WRITE = "write 47,008 bytes in turn, four", Rate, [CeilingOf(STRIDE, 0.75)];
+    STRIDE_READ = "read 47,008 bytes in turn, four, other mount", Rate, [CeilingOf(STRIDE, 0.75)];
+    MANY_WRITE = "write 4 KiB anywhere, 16 at once", Rate, [CeilingOf(4_096, 0.75)];
+    MANY_READ = "read 4 KiB anywhere, 16 at once", Rate, [CeilingOf(4_096, 0.75)];
+    SYNC_SMALL = "create, write 4 KiB, fsync, eight", Rate, [System(DISK, 0.7)];
+    SYNC_LARGE = "create, write 64 KiB, fsync, eight", Rate, [System(DISK, 0.7)];
+    IN_TURN = "write to 1,000 files in turn", Rate, [];
+    IN_TURN_LISTED = "the same beside `ls -l` once a second", Rate, [Beside(IN_TURN, 0.95)];
     TOGETHER = "two mounts create in one directory", Rate, [Before(0.95)];
     SEE = "create here, stat there", Rate, [Before(0.95)];
     APPEND = "two mounts append to one file", Rate, [Before(0.95)];

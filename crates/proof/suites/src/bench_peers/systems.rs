@@ -1,5 +1,6 @@
 //! The file systems that are compared, each with two mounts where it has servers: started here, ended when dropped.
 
+use super::load::FOUR;
 use super::{apart, counters, gluster, moose};
 use crate::bench::system::{LOCAL, appears, mount_empty, up};
 use crate::bench::transport::Transport;
@@ -28,6 +29,8 @@ pub const GLUSTER: &str = "GlusterFS";
 pub const ALL: [&str; 8] = [LOCAL, DISK, EMPTY, PAGES, SKEP, BEFORE, MOOSE, GLUSTER];
 /// Of the empty file system with pages.
 const READ_AHEAD_KIB: &str = "1024";
+/// What tmpfs calls itself.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 /// What ext4 calls itself.
 const EXT4: rustix::fs::FsWord = 0xEF53;
 
@@ -40,6 +43,10 @@ pub struct Member {
     pub here: PathBuf,
     /// The same through another mount; without servers it is the same one.
     pub there: PathBuf,
+    /// Through more of them, of Skep only.
+    pub more: Vec<PathBuf>,
+    /// Is what it keeps on a disk?
+    pub is_on_disk: bool,
     /// Its processes are told by this text on their command lines, those of the load among them.
     pub mark: String,
     /// Ports where its daemons show what they count.
@@ -50,7 +57,10 @@ impl Member {
     /// One without another mount, in a directory of its own.
     pub fn plain(name: &'static str, home: PathBuf) -> Self {
         let mark = format!("{}/", home.display());
-        Self { name, there: home.join("here"), here: home.join("here"), mark, counted_at: Vec::new() }
+        let here = home.join("here");
+        // What it keeps lies beside it, or in it. Nothing is kept by the empty one.
+        let is_on_disk = ![LOCAL, EMPTY, PAGES].contains(&name) && !is_in_memory(&home);
+        Self { name, there: here.clone(), here, more: Vec::new(), is_on_disk, mark, counted_at: Vec::new() }
     }
 
     fn with_other_mount(self) -> Self {
@@ -218,22 +228,24 @@ impl Members {
         let home = self.scratch.join(home);
         let mut member = Member::plain(name, home.clone()).with_other_mount();
         let (cluster, there, program) = (home.join("cluster"), member.there.clone(), binaries.join("skep"));
-        for directory in [&member.here, &there] {
-            std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-        }
+        std::fs::create_dir_all(&member.here).map_err(|e| format!("{}: {e}", member.here.display()))?;
         self.clusters.push((program.clone(), cluster.clone()));
         up(binaries, transport, &cluster, &member.here)?;
         let file = cluster.join("cluster.toml");
         let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         member.counted_at = ports(&text);
-        let port = free_port()?;
-        member.counted_at.push(port);
-        let mut command = Command::new(&program);
-        command.env("SKEP_MOUNT_TRANSPORT", transport.name());
-        command.args(["mount", "--foreground", "--config"]).arg(cluster.join("etc/mount.toml"));
-        command.arg("--set").arg(format!("mount_point={}", there.display()));
-        command.args(["--set", &format!("http=127.0.0.1:{port}")]);
-        self.running.push(Running::start(&mut command, &home.join("there.log"), Some(&there))?);
+        member.more = (2..FOUR).map(|number| home.join(format!("there-{number}"))).collect();
+        for mount in [&there].into_iter().chain(&member.more) {
+            std::fs::create_dir_all(mount).map_err(|e| format!("{}: {e}", mount.display()))?;
+            let port = free_port()?;
+            member.counted_at.push(port);
+            let mut command = Command::new(&program);
+            command.env("SKEP_MOUNT_TRANSPORT", transport.name());
+            command.args(["mount", "--foreground", "--config"]).arg(cluster.join("etc/mount.toml"));
+            command.arg("--set").arg(format!("mount_point={}", mount.display()));
+            command.args(["--set", &format!("http=127.0.0.1:{port}")]);
+            self.running.push(Running::start(&mut command, &mount.with_extension("log"), Some(mount))?);
+        }
         self.all.push(member);
         Ok(())
     }
@@ -296,6 +308,12 @@ fn read_ahead(mount: &Path) -> Result<(), String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     std::fs::write(&file, READ_AHEAD_KIB).map_err(|e| format!("{file}: {e}"))
+}
+
+/// Is the nearest directory above it that exists on a file system without a disk?
+fn is_in_memory(path: &Path) -> bool {
+    let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
+    rustix::fs::statfs(there).is_ok_and(|found| found.f_type == TMPFS)
 }
 
 /// The ports of the section `[http]` of a cluster's file.

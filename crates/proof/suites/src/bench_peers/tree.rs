@@ -17,7 +17,7 @@ const LARGEST: u64 = 16 * 1024;
 /// A word that is in no file, so that grep reads them all.
 const NOWHERE: &str = "skep-bench-nowhere";
 /// Processes that fill a large directory.
-const FILLING: u64 = 4;
+const FILLING: usize = 4;
 /// How often a program with a time limit is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 /// "After 10 s".
@@ -191,9 +191,10 @@ fn measured(
 pub fn listing(member: &Member, entries: u64, limit: Duration) -> Result<Measured, String> {
     let directory = make(member, "large")?;
     let mut workers = Vec::new();
-    for index in 0..FILLING as usize {
+    let count = entries / FILLING as u64;
+    for index in 0..FILLING {
         let order =
-            Order { directory: &directory, other: None, shared: true, index, count: entries / FILLING };
+            Order { directory: &directory, other: None, shared: true, index, count, processes: FILLING };
         workers.push(Worker::start(&order)?);
     }
     let made =

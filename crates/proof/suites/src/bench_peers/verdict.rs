@@ -79,6 +79,19 @@ impl One<'_> {
                 let (measured, reached) = at_least(ratio(&skep, &ceiling), least, "a part has not run");
                 (format!(">= {least} of the composed ceiling"), measured, reached)
             }
+            Target::CeilingOf(bytes, least) => {
+                let (measured, reached) =
+                    at_least(self.of_ceiling(bytes, &skep), least, "a part has not run");
+                (format!(">= {least} of the composed ceiling"), measured, reached)
+            }
+            Target::Row(row, least) => {
+                let (measured, reached) = at_least(ratio(&skep, &self.row(SKEP, row)), least, "not measured");
+                (format!(">= {least} of \"{row}\""), measured, reached)
+            }
+            Target::Shared(own, least) => {
+                let (measured, reached) = at_least(self.of_shared(own, &skep), least, "a part has not run");
+                (format!(">= {least} of a file for each, or of empty"), measured, reached)
+            }
             Target::Seconds(most) => {
                 let seconds = median(&skep).map(|speed| 1.0 / speed)?;
                 (format!("<= {most} s"), format!("{seconds:.1} s"), seconds <= most)
@@ -98,6 +111,29 @@ impl One<'_> {
         let measured = if cut_off { format!("not done: {measured}") } else { measured };
         let row = self.row.name.to_owned();
         Some(Verdict { row, processes: self.processes, target: text, measured, reached: reached && !cut_off })
+    }
+
+    /// Another row with as many processes.
+    fn row(&self, system: &str, name: &str) -> Rates {
+        let row = ROWS.iter().find(|row| row.name == name);
+        row.map(|row| self.samples.speeds(system, row, self.processes)).unwrap_or_default()
+    }
+
+    /// One request after the other: the empty file system, an RPC with so many bytes more, and tmpfs.
+    fn of_ceiling(&self, bytes: usize, skep: &Rates) -> Option<f64> {
+        let rpc = self.besides.rpc_us?;
+        let mib = bytes as f64 / (1 << 20) as f64;
+        let asked = |mib_per_s: f64| 1e6 / (rpc + 1e6 * mib / mib_per_s);
+        let socket: Rates =
+            self.besides.socket.iter().map(|(round, speed)| (*round, asked(*speed))).collect();
+        ratio(skep, &ceilings(&[&self.speeds(EMPTY), &socket, &self.speeds(LOCAL)]))
+    }
+
+    fn of_shared(&self, own: &str, skep: &Rates) -> Option<f64> {
+        let (own, empty) = (self.row(SKEP, own), self.speeds(EMPTY));
+        let least: Rates =
+            own.into_iter().filter_map(|(round, own)| Some((round, own.min(*empty.get(&round)?)))).collect();
+        ratio(skep, &least)
     }
 
     fn one_rpc(&self, extra: f64, skep: &Rates) -> (String, String, bool) {
@@ -201,6 +237,25 @@ mod tests {
         assert!(found.iter().all(|(_, measured, reached)| measured.starts_with("not done") && !reached));
         assert!(judged(&samples(rows::APPEND, &[(SKEP, 1.0)])).is_empty());
         assert!(!judged(&samples(rows::APPEND, &[(SKEP, 0.9), (BEFORE, 1.0)]))[0].2);
+    }
+
+    /// Goal: one file for all is compared with a file for each, or with what the kernel lets through; small requests with
+    /// the parts of one.
+    #[test]
+    fn shared_files_and_small_requests() {
+        let mut all = samples(rows::ONE, &[(SKEP, 800.0), (EMPTY, 900.0)]);
+        all.extend(samples(rows::OWN, &[(SKEP, 1_000.0)]));
+        assert_eq!(judged(&all)[0].1, "0.89");
+        all = samples(rows::ONE, &[(SKEP, 960.0), (EMPTY, 5_000.0)]);
+        all.extend(samples(rows::OWN, &[(SKEP, 1_000.0)]));
+        assert_eq!((judged(&all)[0].1.as_str(), judged(&all)[0].2), ("0.96", true));
+        all = samples(rows::IN_TURN_LISTED, &[(SKEP, 90.0)]);
+        all.extend(samples(rows::IN_TURN, &[(SKEP, 100.0)]));
+        assert_eq!((judged(&all)[0].1.as_str(), judged(&all)[0].2), ("0.90", false));
+        // 20 us of an RPC, 1.3 of its bytes, 25 of the kernel, 5 of tmpfs.
+        let rates = [(SKEP, 15_000.0), (EMPTY, 40_000.0), (LOCAL, 200_000.0)];
+        assert_eq!(judged(&samples(rows::MANY_READ, &rates))[0].1, "0.77");
+        assert_eq!(judged(&samples(rows::MANY_READ, &rates[..2]))[0].1, "a part has not run");
     }
 
     /// Goal: the composed ceiling is of one round: all parts one after the other.
