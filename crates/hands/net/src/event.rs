@@ -14,9 +14,8 @@ pub use replies::Replies;
 use crate::waker::{StopHandle, Waker};
 use crate::{Keyring, Listener, Log, Peer, PeerInfo, SEND_DEADLINE, now};
 use connection::{Connection, Phase};
-use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::io::Errno;
+use skep_ring::look_again;
 use skep_types::limits::PAYLOAD_MAX;
 use skep_types::{FenceEpoch, Millis};
 use skep_wire::{Header, Hello, Refusal, Welcome};
@@ -172,10 +171,11 @@ impl EventServer {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS_PER_ROUND);
         while !self.stop.is_stopped() {
             let timeout = self.timeout(service.next_deadline());
-            events.clear();
-            match epoll::wait(self.table.epoll(), spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
+            let has_worked = !events.is_empty();
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let has_come = || self.table.wait(&mut events, Some(&now));
+            if !(has_worked && timeout != Some(now) && look_again(has_come)?) {
+                self.table.wait(&mut events, timeout.as_ref())?;
             }
             for id in std::mem::take(&mut self.leftover) {
                 self.requests_left_over(id, service);

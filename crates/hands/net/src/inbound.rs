@@ -3,8 +3,10 @@
 use crate::error::Cause;
 use crate::frame::Announced;
 use crate::seal::{MAC_LEN, Seal};
+use crate::socket;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, readv};
+use skep_ring::look_again;
 use skep_wire::HEADER_LEN;
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -69,6 +71,13 @@ impl Inbound {
 
     /// Waits for the next header and body. May be called again after an error of `wait`.
     pub(crate) fn head(&mut self, fd: BorrowedFd<'_>, wait: &mut Wait<'_>) -> Result<Announced, Cause> {
+        if let Some(announced) = self.ready_head()? {
+            return Ok(announced);
+        }
+        if self.start == self.end {
+            // Whatever is wrong the read meets as well.
+            let _ = look_again(|| socket::is_readable(fd));
+        }
         loop {
             if let Some(announced) = self.ready_head()? {
                 return Ok(announced);

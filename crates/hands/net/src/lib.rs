@@ -42,6 +42,7 @@ pub use machine::machine_id;
 pub use payload::Payload;
 pub use peer::{Peer, PeerInfo};
 pub use role::{may_call, role_may};
+pub use skep_ring::look_again_for;
 pub use socket::{Listener, PEER_DEAD_AFTER};
 pub use stream::{Answer, Handler, StreamLimits, StreamServer};
 pub use waker::{StopHandle, Waker};

@@ -69,6 +69,15 @@ pub(crate) fn wait_until(fd: BorrowedFd<'_>, flags: PollFlags, deadline: Instant
     }
 }
 
+/// Can something be read now?
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&now)) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
+    }
+}
+
 /// How long somebody waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {

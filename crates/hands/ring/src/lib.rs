@@ -10,6 +10,7 @@
 //! Other threads talk to a reactor through a [`Remote`].
 
 mod command;
+mod look_again;
 mod operation;
 mod reactor;
 mod remote;
@@ -22,6 +23,7 @@ mod tests;
 mod timer;
 
 pub use command::{Command, Keep};
+pub use look_again::{look_again, look_again_for};
 pub use reactor::Reactor;
 pub use remote::Remote;
 pub use scope::Scope;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use io_uring::{cqueue, opcode, types};
 use rustix::event::PollFlags;
 
+use crate::look_again::look_again;
 use crate::operation::{CALLED, CANCELLED, Table};
 use crate::remote::{Job, Remote, Shared};
 use crate::ring::{Completion, Ring};
@@ -47,6 +48,8 @@ pub(crate) struct Inner {
     /// For completions, used again each turn.
     scratch: RefCell<Vec<Completion>>,
     scopes: Cell<u64>,
+    /// Something was done since it slept last.
+    worked: Cell<bool>,
 }
 
 impl Reactor {
@@ -71,6 +74,7 @@ impl Reactor {
             called: Cell::new(false),
             scratch: RefCell::default(),
             scopes: Cell::new(NO_SCOPE),
+            worked: Cell::new(false),
         };
         inner.listen();
         Ok(Reactor { inner: Rc::new(inner) })
@@ -217,11 +221,25 @@ impl Inner {
 
     /// One system call: gives the kernel what is queued, waits if nothing else is to do, takes what is done.
     fn turn(&self) -> io::Result<()> {
-        let limit = match self.ready.is_empty() && !self.root_ready.get() {
-            true => self.timers.borrow().next_in(),
-            false => Some(Duration::ZERO),
+        if self.has_work() {
+            return self.enter(Some(Duration::ZERO));
+        }
+        let limit = self.timers.borrow().next_in();
+        let has_come = || {
+            self.enter(Some(Duration::ZERO))?;
+            Ok(self.has_work())
         };
-        self.enter(limit)
+        if self.worked.replace(false) && look_again(has_come)? {
+            self.worked.set(true);
+            return Ok(());
+        }
+        self.enter(limit)?;
+        self.worked.set(self.has_work());
+        Ok(())
+    }
+
+    fn has_work(&self) -> bool {
+        !self.ready.is_empty() || self.root_ready.get()
     }
 
     fn enter(&self, limit: Option<Duration>) -> io::Result<()> {

@@ -4,8 +4,11 @@ use super::connection::{Connection, Phase};
 use super::{ConnId, TOKEN_LISTENER};
 use crate::Log;
 use crate::peer::{Lane, Rank};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use skep_types::Millis;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -49,6 +52,15 @@ impl Table {
 
     pub(super) fn epoll(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// Takes what is ready, or gets ready within this time; `true`: something is.
+    pub(super) fn wait(&self, events: &mut Vec<epoll::Event>, limit: Option<&Timespec>) -> io::Result<bool> {
+        events.clear();
+        match epoll::wait(self.epoll(), spare_capacity(events), limit) {
+            Ok(_) | Err(Errno::INTR) => Ok(!events.is_empty()),
+            Err(e) => Err(e.into()),
+        }
     }
 
     pub(super) fn half_open(&self) -> usize {

@@ -12,6 +12,8 @@ use crate::units::Period;
 pub const MGMTD_ADDRESSES_MAX: usize = 16;
 /// Heartbeats more often than this would be load without use.
 pub const HEARTBEAT_MIN: Period = Period::millis(10);
+/// More of `look_again_us` would be waiting that is no use.
+pub const LOOK_AGAIN_MAX: u32 = 1_000;
 
 /// How much a service writes to its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,6 +41,8 @@ pub struct Process {
     pub insecure: bool,
     /// Directory of process ids and Unix sockets.
     pub run_dir: PathBuf,
+    /// Microseconds for which a thread that has worked looks for more before it sleeps, while processors are idle.
+    pub look_again_us: u32,
 }
 
 impl Default for Process {
@@ -48,6 +52,7 @@ impl Default for Process {
             log: LogLevel::Info,
             insecure: false,
             run_dir: PathBuf::from("/run/skep"),
+            look_again_us: 50,
         }
     }
 }
@@ -80,6 +85,7 @@ impl Process {
         if self.run_dir.as_os_str().is_empty() {
             wrong.key("run_dir", "is empty", "name a directory such as \"/run/skep\"");
         }
+        wrong.number("look_again_us", self.look_again_us, 0..=LOOK_AGAIN_MAX);
     }
 }
 

@@ -121,7 +121,7 @@ fn load(args: &MountArgs) -> Result<(MountConfig, Wishes), String> {
 }
 
 fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: bool) -> Result<(), String> {
-    skep_base::log::set_level(config.process.log.into());
+    daemon::settle(&config.process);
     daemon::die_on_panic();
     let stop = Stop::of_daemon().map_err(|e| format!("signals: {e}"))?;
     let open_files = daemon::raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
