@@ -42,6 +42,7 @@ mod pages;
 mod places;
 mod pools;
 mod refusals;
+mod replaced;
 mod schema;
 mod semantics;
 mod shards;
