@@ -11,6 +11,7 @@
 //! empty mount point being served.
 
 mod chunks;
+mod clock;
 mod directories;
 mod extents;
 mod files;

@@ -61,6 +61,7 @@ fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<Write
         sync: false,
         uncut: None,
         later: None,
+        until: None,
     };
     write_chunk(target, &m, data)
 }

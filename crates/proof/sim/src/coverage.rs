@@ -191,6 +191,7 @@ pub const RARE: &[&str] = &[
     "a mount that was not passed over lost what it kept",
     "a kill lost what was with the mount only",
     "an eviction lost what was with the mount only",
+    "a write came later than it counts",
 ];
 
 /// Counts of markers.

@@ -178,10 +178,12 @@ pub enum Canary {
     PassesOverTooEarly,
     /// What a holder kept who was passed over is told though others have changed the file.
     TellsLateOverOthers,
+    /// A target lets in what comes later than it counts.
+    LandsLate,
 }
 
 impl Canary {
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 60] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -241,6 +243,7 @@ impl Canary {
         Self::PutsUnheard,
         Self::PassesOverTooEarly,
         Self::TellsLateOverOthers,
+        Self::LandsLate,
     ];
 
     /// Is it wrong with leases?
@@ -350,6 +353,7 @@ impl Canary {
             Self::PutsUnheard => "puts-unheard",
             Self::PassesOverTooEarly => "passes-over-too-early",
             Self::TellsLateOverOthers => "tells-late-over-others",
+            Self::LandsLate => "lands-late",
         }
     }
 }

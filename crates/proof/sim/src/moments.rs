@@ -94,9 +94,12 @@ impl Moment {
                 return Some(Self::Overtaken);
             }
             Some(Canary::BehindToldAsSynced | Canary::ReadsPastTheRun) => return Some(Self::Gathering),
-            Some(Canary::PutsUnheard | Canary::PassesOverTooEarly | Canary::TellsLateOverOthers) => {
-                return Some(Self::PassedOver);
-            }
+            Some(
+                Canary::PutsUnheard
+                | Canary::PassesOverTooEarly
+                | Canary::TellsLateOverOthers
+                | Canary::LandsLate,
+            ) => return Some(Self::PassedOver),
             Some(_) => return None,
         }
         // Drawn apart: it leaves all else of a seed as it was.

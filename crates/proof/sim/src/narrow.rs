@@ -95,8 +95,8 @@ mod tests {
     fn put(chunks: &MemoryChunks, promised: &mut Promised, client: u64, at: u64, later: bool) -> bool {
         let chunk = ChunkId { ino: Ino(7), generation: Generation(1), extent: 0, stripe: 0 };
         let (target, owner) = (TargetId(101), Owner::default());
-        let (sync, uncut, later) = (false, None, later.then_some(true));
-        let m = WriteChunk { target, chunk, offset: at, owner, floor: 0, sync, uncut, later };
+        let (sync, uncut, later, until) = (false, None, later.then_some(true), None);
+        let m = WriteChunk { target, chunk, offset: at, owner, floor: 0, sync, uncut, later, until };
         let who = (promised, ClientId(client), Millis(5));
         let fits = require_room(chunks, Some(200 << 10), who, &m.into(), 4_096).is_ok();
         fits && chunks.write(&PieceName::first(chunk), at, &[1; 4_096]).is_ok()

@@ -109,13 +109,17 @@ impl Storaged {
     pub fn restart(&mut self, now: Millis) {
         self.admission = Admission::new(self.config);
         self.forget_promises(now);
-        self.targets.values().for_each(|chunks| chunks.restart(None));
+        for chunks in self.targets.values() {
+            chunks.set_time(now);
+            chunks.restart(None);
+        }
     }
 
     /// The machine lost its power: what was not synced is lost, or not.
     pub fn lose_power(&mut self, hub: &mut Hub) {
         for chunks in self.targets.values_mut() {
             let before: Vec<Vec<u8>> = contents(chunks);
+            chunks.set_time(Millis(hub.now));
             chunks.crash(hub.rng.next_u64());
             if contents(chunks) != before {
                 hub.coverage.hit("a power cut of storaged took content");
@@ -149,24 +153,25 @@ impl Storaged {
         self.targets.iter().flat_map(list).collect()
     }
 
-    /// Refuses what has no room, and counts what is taken of a promise.
+    /// Refuses what has no room, and counts what is taken of a promise: gives how much.
     fn find_room(
         &mut self,
         (sender, target): (&Sender, TargetId),
         request: &StorageRequest,
         payload: usize,
         hub: &mut Hub,
-    ) -> Result<(), Refusal> {
+    ) -> Result<u64, Refusal> {
         let (room, now) = (self.rooms.get(&target).copied(), Millis(hub.now));
         let found = self.targets.get(&target).zip(self.promised.get_mut(&target));
         let (chunks, promised) = found.ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
         let before = promised.total(now);
         narrow::require_room(chunks, room, (promised, client(sender), now), request, payload)
             .inspect_err(|_| hub.coverage.hit("a target was full"))?;
-        if promised.total(now) < before {
+        let own = before - promised.total(now);
+        if own > 0 {
             hub.coverage.hit("a client took of what it was promised");
         }
-        Ok(())
+        Ok(own)
     }
 
     /// How much the client may bring later, if it asks.
@@ -182,6 +187,28 @@ impl Storaged {
             None => "a target had no room to promise",
         });
         room
+    }
+
+    /// It has taken `own` bytes of what its client was promised.
+    fn write(
+        &mut self,
+        sender: &Sender,
+        m: &WriteChunk,
+        (payload, own): (&[u8], u64),
+        hub: &mut Hub,
+    ) -> Result<WriteChunkReply, Refusal> {
+        let (ino, generation) = (m.chunk.ino, m.chunk.generation);
+        hub.say(format_args!("write to {} {ino}.{generation} at {} {}", m.target, m.offset, payload.len()));
+        let chunks = self.targets.get(&m.target).ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
+        let written = write_chunk(chunks, m, payload).map_err(failed);
+        if let Some(promised) = self.promised.get_mut(&m.target).filter(|_| own > 0 && written.is_err()) {
+            promised.give_back(client(sender), Millis(hub.now), own);
+        }
+        if written.as_ref().is_err_and(|refusal| refusal.status == Status::TOO_LATE) {
+            hub.coverage.hit("a write came later than it counts");
+        }
+        let reply = written?;
+        Ok(WriteChunkReply { room: self.promise(sender, m, hub), ..reply })
     }
 
     pub fn answer(
@@ -204,12 +231,9 @@ impl Storaged {
         if let Some(by) = by.filter(|_| hub.canary != Some(Canary::OldTermsTrim)) {
             hear(self.terms.entry(target).or_default(), by)?;
         }
-        self.find_room((sender, target), &request, payload.len(), hub)?;
+        let own = self.find_room((sender, target), &request, payload.len(), hub)?;
         let chunks = self.targets.get(&target).ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
-        let failed = |done| match done {
-            Done::Refused(refusal) => refusal,
-            other => Refusal::with(Status::MALFORMED, format!("{other:?}")),
-        };
+        chunks.set_time(Millis(hub.now));
         match &request {
             StorageRequest::ReadChunk(m) => {
                 let mut out = vec![0; (m.len as usize).min(answer_room)];
@@ -220,15 +244,7 @@ impl Storaged {
                 Ok((reply.to_bytes(), out))
             }
             StorageRequest::WriteChunk(m) => {
-                let (ino, generation) = (m.chunk.ino, m.chunk.generation);
-                hub.say(format_args!(
-                    "write to {target} {ino}.{generation} at {} {}",
-                    m.offset,
-                    payload.len()
-                ));
-                let reply = write_chunk(chunks, m, payload).map_err(failed)?;
-                let room = self.promise(sender, m, hub);
-                Ok((WriteChunkReply { room, ..reply }.to_bytes(), Vec::new()))
+                self.write(sender, m, (payload, own), hub).map(|reply| (reply.to_bytes(), Vec::new()))
             }
             StorageRequest::CopyChunk(m) => {
                 hub.say(format_args!("{request:?}"));
@@ -256,6 +272,13 @@ impl Storaged {
                 }
             }
         }
+    }
+}
+
+fn failed(done: Done) -> Refusal {
+    match done {
+        Done::Refused(refusal) => refusal,
+        other => Refusal::with(Status::MALFORMED, format!("{other:?}")),
     }
 }
 

@@ -99,6 +99,7 @@ impl World {
         let faults = ChunkFaults {
             sync_does_nothing: options.canary == Some(crate::Canary::NoChunkSync),
             ignores_seals: options.canary == Some(crate::Canary::WritesBehindTheCut),
+            lands_late: options.canary == Some(crate::Canary::LandsLate),
             ..ChunkFaults::default()
         };
         let admission = skep_storage::Config {

@@ -138,6 +138,7 @@ impl Bed {
             sync,
             uncut: None,
             later: None,
+            until: None,
         };
         self.story.push(format!("write {file} version {} sync {sync}", self.version));
         if !self.admits(m.clone()) {

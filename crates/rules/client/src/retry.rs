@@ -439,7 +439,7 @@ impl Shared {
             }
             Status::ELSEWHERE => {
                 self.map.is_misled(shard, node);
-                self.map.is_older_than(refusal.view)
+                self.map.is_older_than(refusal.view.as_deref())
             }
             _ => false,
         }

@@ -265,6 +265,7 @@ mod tests {
                 sync: false,
                 uncut: None,
                 later: None,
+                until: None,
             })
         };
         let check = |a: &Admission, r| a.check(TargetId(101), Consistency::Good, &r).map_err(|e| e.status);

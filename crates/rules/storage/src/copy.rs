@@ -81,7 +81,10 @@ pub fn copy_chunk<S: ChunkStore>(
     if sync {
         sync_pieces(store, life, &touched).map_err(CopyFault::Copy)?;
     }
-    Ok(CopyChunkReply { copied, written: WriteChunkReply { size, blocks, life, cuts: None, room: None } })
+    Ok(CopyChunkReply {
+        copied,
+        written: WriteChunkReply { size, blocks, life, cuts: None, room: None, clock: None },
+    })
 }
 
 fn check(m: &CopyChunk, buffer: &[u8]) -> Result<(), Done> {

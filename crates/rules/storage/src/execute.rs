@@ -4,6 +4,7 @@ use crate::map::map;
 use crate::name::PieceName;
 use crate::seal::{require_open, seal_chunk};
 use crate::store::{ChunkStore, DiskError, PieceStat};
+use crate::until::require_in_time;
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::limits::{FILE_SIZE_MAX, PAYLOAD_MAX, PIECE_SIZE};
@@ -186,6 +187,7 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
         let text = "the chunk file may have been cut since the place of the append was given";
         return Err(Done::Refused(Refusal::with(Status::CUT_SINCE, text)));
     }
+    require_in_time(store, m.until)?;
     store.changes().changing(&m.chunk);
     let mut rest = payload;
     let mut written = Vec::new();
@@ -202,7 +204,8 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     if size == 0 && !payload.is_empty() {
         return Err(nameless());
     }
-    Ok(WriteChunkReply { size, blocks, life, cuts: Some(cuts), room: None })
+    let clock = (m.later == Some(true)).then(|| store.clock());
+    Ok(WriteChunkReply { size, blocks, life, cuts: Some(cuts), room: None, clock })
 }
 
 /// The chunk file is missing, though something was written to it: removed, or cut to nothing, at the same moment. The

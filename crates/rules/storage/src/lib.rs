@@ -20,6 +20,7 @@ mod seal;
 mod standing;
 mod store;
 mod terms;
+mod until;
 
 pub use admission::{Admission, Config, FENCED_MAX, Sender, TOMBSTONES_MAX};
 pub use changes::{Changes, counter_of};
@@ -37,3 +38,4 @@ pub use seal::{SealName, Seals, seal_chunk};
 pub use standing::{Heard, Mount, Standing, Word};
 pub use store::{ChunkStore, DiskError, PieceStat};
 pub use terms::{KeptTerms, Terms, Turn, makes_room, speaker};
+pub use until::is_by;

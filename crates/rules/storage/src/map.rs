@@ -77,6 +77,7 @@ mod tests {
             sync: false,
             uncut: None,
             later: None,
+            until: None,
         };
         write_chunk(store, &m, &vec![1; len]).unwrap();
     }

@@ -7,12 +7,14 @@ use crate::name::PieceName;
 use crate::seal::Seals;
 use crate::standing::{Heard, Mount, Standing, Word};
 use crate::store::{ChunkStore, DiskError, PieceStat};
+use crate::until::is_by;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use piece::{PAGE, Piece};
-use skep_types::{ChunkId, Consistency, Uuid};
+use skep_types::{ChunkId, Consistency, Millis, Uuid};
+use skep_wire::storage::Clock;
 
 #[derive(Debug)]
 pub struct MemoryChunks {
@@ -41,6 +43,9 @@ pub struct MemoryChunks {
     sync_beside: Cell<bool>,
     faults: Cell<ChunkFaults>,
     changes: Changes,
+    /// The run of the daemon, and when it began.
+    run: Cell<(u64, Millis)>,
+    time: Cell<Millis>,
 }
 
 /// Bugs that a simulation must find out.
@@ -58,6 +63,8 @@ pub struct ChunkFaults {
     pub forgets_failures: bool,
     /// Sealed chunk files take what comes behind their limit.
     pub ignores_seals: bool,
+    /// Writes land however late they come (*lands-late*).
+    pub lands_late: bool,
 }
 
 const GOOD: Word = Word { consistency: Consistency::Good, failures: 0, decisions: 0 };
@@ -83,6 +90,8 @@ impl Default for MemoryChunks {
             sync_beside: Cell::new(false),
             faults: Cell::default(),
             changes: Changes::new(draw(0)),
+            run: Cell::new((1, Millis(0))),
+            time: Cell::default(),
         }
     }
 }
@@ -155,6 +164,7 @@ impl MemoryChunks {
         }
         self.standing.set(Standing::start(Some(kept), mount(self.mounts.get()), word, self.draw()));
         self.changes.begin(self.draw());
+        self.run.set((self.run.get().0 + 1, self.time.get()));
         self.inherited.set(!faults.forgets_names);
         if faults.forgets_names {
             self.forgotten.borrow_mut().extend(self.nameless.borrow().iter());
@@ -196,6 +206,11 @@ impl MemoryChunks {
     pub fn repair(&self) {
         let Standing { failures, decisions, .. } = self.standing.get();
         self.hear(Word { consistency: Consistency::Good, failures, decisions: decisions + 1 });
+    }
+
+    /// The time by which its clock goes.
+    pub fn set_time(&self, now: Millis) {
+        self.time.set(now);
     }
 
     /// Bytes that may still be written; `None` = no limit.
@@ -450,5 +465,14 @@ impl ChunkStore for MemoryChunks {
 
     fn life(&self) -> u64 {
         self.standing.get().life
+    }
+
+    fn clock(&self) -> Clock {
+        let (run, began) = self.run.get();
+        Clock { run, ms: self.time.get().since(began) }
+    }
+
+    fn counts(&self, until: &Clock) -> bool {
+        self.faults.get().lands_late || is_by(&self.clock(), until)
     }
 }

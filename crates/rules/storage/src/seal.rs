@@ -110,7 +110,17 @@ mod tests {
 
     fn write(store: &MemoryChunks, stripe: u16, offset: u64, len: usize) -> Result<WriteChunkReply, Done> {
         let (target, chunk, owner) = (TARGET, chunk(stripe), Owner::default());
-        let m = WriteChunk { target, chunk, offset, owner, floor: 0, sync: false, uncut: None, later: None };
+        let m = WriteChunk {
+            target,
+            chunk,
+            offset,
+            owner,
+            floor: 0,
+            sync: false,
+            uncut: None,
+            later: None,
+            until: None,
+        };
         write_chunk(store, &m, &vec![1; len])
     }
 

@@ -2,10 +2,12 @@
 
 use crate::changes::Changes;
 use crate::name::PieceName;
+use crate::until::is_by;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use skep_types::{ChunkId, Timestamp};
+use skep_wire::storage::Clock;
 
 /// The disk refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +123,14 @@ pub trait ChunkStore {
 
     /// Changes whenever unsynced writes may have been lost.
     fn life(&self) -> u64;
+
+    /// What the clock of this run of the daemon shows. It goes on while the machine sleeps.
+    fn clock(&self) -> Clock;
+
+    /// Does a write still count that does until then?
+    fn counts(&self, until: &Clock) -> bool {
+        is_by(&self.clock(), until)
+    }
 
     /// When that life began, if it is known.
     fn life_since(&self) -> Option<Timestamp> {

@@ -12,6 +12,7 @@
 
 pub use crate::example::{Draw, Example};
 pub use crate::growing::Growing;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
@@ -185,6 +186,19 @@ impl<T: Encode> Encode for Option<T> {
 impl<T: Decode> Decode for Option<T> {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(if bool::decode(r)? { Some(T::decode(r)?) } else { None })
+    }
+}
+
+/// Written as what it holds.
+impl<T: Encode> Encode for Box<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        T::encode(self, out);
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        T::decode(r).map(Self::new)
     }
 }
 

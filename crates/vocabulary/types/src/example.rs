@@ -3,6 +3,7 @@
 
 use crate::codec::{Bytes, Growing, Keyed};
 use crate::{Errno, Floors, Ino, Name, SetTime, Timestamp, Uuid};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -108,6 +109,12 @@ impl<const N: usize> Example for [u8; N] {
 impl<T: Example> Example for Option<T> {
     fn example(draw: Draw) -> Self {
         (draw.count() > 0).then(|| T::example(draw.of("some")))
+    }
+}
+
+impl<T: Example> Example for Box<T> {
+    fn example(draw: Draw) -> Self {
+        Self::new(T::example(draw))
     }
 }
 

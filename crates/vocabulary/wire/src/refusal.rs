@@ -1,5 +1,7 @@
 //! Why a request was not done.
 
+use crate::storage::Clock;
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 use skep_types::codec::{Buffer, Decode, DecodeError, Draw, Encode, Example, Reader};
@@ -54,6 +56,9 @@ impl Status {
     pub const NOT_HELD: Self = Self(4126);
     /// The sender was not heard while others waited for the file that it held, and it was changed by others since.
     pub const HOLD_PASSED: Self = Self(4127);
+    /// The write came to its target later than it counts there, or was meant for another run of its daemon: nothing of it was
+    /// written. [`Refusal::clock`] says what the clock shows.
+    pub const TOO_LATE: Self = Self(4128);
 
     /// A Linux error as status.
     pub fn errno(errno: Errno) -> Self {
@@ -99,6 +104,7 @@ impl fmt::Display for Status {
             Self::ELSEWHERE => "the shard is somewhere else",
             Self::NOT_HELD => "this mount does not hold the file",
             Self::HOLD_PASSED => "this mount was not heard, and others have changed the file since",
+            Self::TOO_LATE => "it came to the target later than it counts",
             Self::LOST_CHUNK => "a chunk file is missing or too short",
             _ => match self.as_errno() {
                 Some(errno) => return fmt::Display::fmt(&errno, f),
@@ -162,8 +168,10 @@ record! {
         1 => pub term: Option<Term>,
         /// With NOT_LEADER.
         2 => pub lead: Option<Lead>,
-        /// With ELSEWHERE.
-        3 => pub view: Option<View>,
+        /// With ELSEWHERE. (In a box, as the next one: few refusals have it, and all are moved about a lot.)
+        3 => pub view: Option<Box<View>>,
+        /// With TOO_LATE: what the target's clock shows.
+        4 => pub clock: Option<Box<Clock>>,
     }
 }
 
@@ -175,7 +183,7 @@ impl Refusal {
 
     /// With text for people.
     pub fn with(status: Status, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), term: None, lead: None, view: None }
+        Self { status, detail: detail.into(), term: None, lead: None, view: None, clock: None }
     }
 }
 

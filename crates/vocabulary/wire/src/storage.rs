@@ -24,8 +24,8 @@ pub use read_chunk::ReadChunk;
 pub use reserve_chunk::ReserveChunk;
 pub use seal_chunk::{SealChunk, SealChunkReply};
 pub use shape::{
-    ChunkReply, ChunkStat, ListChunksReply, Owner, ReadChunkReply, ShardTerm, StatChunksReply, TargetStat,
-    TargetStatsReply, WriteChunkReply,
+    ChunkReply, ChunkStat, Clock, ListChunksReply, Owner, ReadChunkReply, ShardTerm, StatChunksReply,
+    TargetStat, TargetStatsReply, WriteChunkReply,
 };
 pub use stat_chunks::StatChunks;
 pub use sync_chunks::{SyncChunks, SyncChunksReply};

@@ -1,5 +1,6 @@
 //! The chunk files of a target as a [`ChunkStore`].
 
+use super::clock::{RunClock, draw, since_when};
 use super::directories::{Changing, Directories, Directory};
 use super::extents;
 use super::files::{Files, Open};
@@ -18,12 +19,12 @@ use skep_storage::{
     Changes, ChunkName, ChunkStore, DiskError, Heard, Mount, PieceName, PieceStat, Standing, Word,
 };
 use skep_types::{Capacity, ChunkId, ClusterId, Consistency, TargetId, Timestamp, Uuid};
+use skep_wire::storage::Clock;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Above this many directories one `syncfs` is cheaper than syncing each.
 const DIRECTORIES_SYNCED_SINGLY: usize = 8;
@@ -52,6 +53,7 @@ pub struct TargetDir {
     /// Bytes kept free for the local file system.
     reserve: u64,
     changes: Changes,
+    clock: RunClock,
     /// Who may speak for a shard.
     pub(super) terms: Gate,
 }
@@ -60,15 +62,6 @@ pub struct TargetDir {
 struct Kept {
     standing: Standing,
     keeper: Option<Keeper>,
-}
-
-/// `new` with the moment at which its life began: now, if the target had another one before.
-fn since_when(old: Option<Standing>, new: Standing) -> Standing {
-    if old.is_some_and(|old| old.life == new.life) {
-        return new;
-    }
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Standing { since: Some(Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }), ..new }
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -111,6 +104,7 @@ impl TargetDir {
             standing: Mutex::new(Kept { standing, keeper: None }),
             reserve,
             changes: Changes::new(draw()?),
+            clock: RunClock::begin()?,
             terms: Gate::default(),
         })
     }
@@ -459,11 +453,6 @@ impl Drop for Writing {
     }
 }
 
-/// A number that nobody has had before.
-fn draw() -> Result<u64, TargetError> {
-    getrandom::u64().map_err(|e| TargetError(format!("the system gives no random bytes: {e}")))
-}
-
 impl ChunkStore for TargetDir {
     fn read(&self, piece: &PieceName, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
         let Some(file) = self.open_piece(piece, false)? else { return Ok(0) };
@@ -640,6 +629,10 @@ impl ChunkStore for TargetDir {
 
     fn life(&self) -> u64 {
         self.life.load(SeqCst)
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock.shows()
     }
 
     fn life_since(&self) -> Option<Timestamp> {

@@ -123,6 +123,7 @@ impl Netbench {
                     life: NO_LIFE,
                     cuts: uncut,
                     room: None,
+                    clock: None,
                 })
             }
             StorageRequest::PunchChunk(PunchChunk { chunk, .. })
@@ -252,6 +253,7 @@ mod tests {
             sync: true,
             uncut: Some(3),
             later: None,
+            until: None,
         }
     }
 
@@ -288,7 +290,8 @@ mod tests {
         );
         let written = send(&netbench, &write(MADE), b"");
         assert_eq!(written.0, Discard::KIND);
-        let reply = WriteChunkReply { size: 0, blocks: 0, life: NO_LIFE, cuts: Some(3), room: None };
+        let reply =
+            WriteChunkReply { size: 0, blocks: 0, life: NO_LIFE, cuts: Some(3), room: None, clock: None };
         assert_eq!(WriteChunkReply::from_bytes(&written.2.body), Ok(reply));
         let read = |ino| ReadChunk { target: TargetId(1), chunk: chunk(ino), offset: 5, len: 4 };
         let (kind, body, answer, into) = send(&netbench, &read(MADE), b"");

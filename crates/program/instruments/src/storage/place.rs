@@ -86,6 +86,7 @@ impl Place {
                     sync: false,
                     uncut: None,
                     later: None,
+                    until: None,
                 };
                 let body = target.write(&m, data, ClientId(0)).map_err(|refusal| refusal.to_string())?;
                 let reply = WriteChunkReply::from_bytes(&body).map_err(|e| e.to_string())?;

@@ -6,7 +6,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use skep_disk::target::TargetDir;
 use skep_storage::PieceName;
 use skep_types::{Generation, Ino, Uuid};
-use skep_wire::storage::{DeleteChunks, Owner};
+use skep_wire::storage::{Clock, DeleteChunks, Owner};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Barrier;
@@ -17,8 +17,9 @@ fn chunk(ino: u64) -> ChunkId {
 }
 
 fn message(target: &Target, ino: u64, offset: u64, later: Option<bool>) -> WriteChunk {
-    let (owner, sync, floor, uncut) = (Owner::default(), false, 0, None);
-    WriteChunk { target: target.id, chunk: chunk(ino), offset, owner, floor, sync, uncut, later }
+    let (owner, sync, floor) = (Owner::default(), false, 0);
+    let (uncut, until) = (None, None);
+    WriteChunk { target: target.id, chunk: chunk(ino), offset, owner, floor, sync, uncut, later, until }
 }
 
 fn put_at(target: &Target, ino: u64, offset: u64, data: &[u8]) -> Result<Vec<u8>, Refusal> {
@@ -380,10 +381,16 @@ fn a_failed_write_takes_nothing_of_a_promise() {
     let [one, _] = disk.promising(MINUTE);
     assert_eq!(promised(&one, 7, 1), Some(TOLD));
     brought(&one, 9, 2, None);
+    let refused = |m: WriteChunk| one.write(&m, &[7; 1 << 16], ClientId(7)).unwrap_err();
     for number in 0..40 {
-        let m = WriteChunk { floor: 1 << 30, ..message(&one, 3, number << 16, Some(true)) };
-        let refusal = one.write(&m, &[7; 1 << 16], ClientId(7)).unwrap_err();
-        assert_eq!(refusal.status, Status::LOST_CHUNK, "{number}");
+        let m = message(&one, 3, number << 16, Some(true));
+        assert_eq!(refused(WriteChunk { floor: 1 << 30, ..m }).status, Status::LOST_CHUNK, "{number}");
+        // As one that was meant for another run of the daemon.
+        let late = refused(WriteChunk { until: Some(Clock::default()), ..m });
+        assert!(
+            late.status == Status::TOO_LATE && late.clock.is_some_and(|clock| clock.run != 0),
+            "{number}"
+        );
     }
     assert_eq!((one.stat().promised, brought(&one, 7, 4, Some(true))), (Some(1 << 20), 16));
 }

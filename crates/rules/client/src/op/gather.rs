@@ -69,12 +69,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             };
             match &result {
+                Err(refusal) if refusal.status == Status::TOO_LATE => self.shared.with(|s| s.was_late(ino)),
                 Err(refusal) if !stays(refusal.status) => self.run_is_lost(ino, refusal),
                 _ => self.shared.with(|s| s.was_put(ino, result.is_ok())),
             }
             // The shard is to be asked first.
-            if !matches!(&result, Err(refusal) if refusal.status == Status::NOT_READY) {
+            let asks = |refusal: &Refusal| [Status::NOT_READY, Status::TOO_LATE].contains(&refusal.status);
+            if !result.as_ref().is_err_and(asks) {
                 return result;
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
             }
         }
         Err(super::unsettled(ino))
@@ -200,3 +205,5 @@ fn stays(status: Status) -> bool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_late;

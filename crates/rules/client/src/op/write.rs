@@ -14,10 +14,11 @@ use core::pin::pin;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
 use skep_types::{
-    Attr, ClientId, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, TargetId, Timestamp,
+    Attr, ClientId, Encode, Errno, Generation, Ino, Kind, Layout, Millis, Mode, Piece, SetAttr, TargetId,
+    Timestamp,
 };
 use skep_wire::meta::{AttrReply, WriteInline};
-use skep_wire::storage::{Owner, WriteChunk, WriteChunkReply};
+use skep_wire::storage::{Clock, Owner, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
 
 /// The suid and sgid bits.
@@ -109,6 +110,8 @@ pub(crate) struct Failed {
     stray: Vec<Stray>,
     lost: Option<Refusal>,
     fenced: Option<Refusal>,
+    /// What had waited here: some of it came later than it counts.
+    late: Option<Refusal>,
     /// Some of it because its place may have gone with a truncate.
     cut: bool,
     /// All that failed did so for want of another place.
@@ -426,36 +429,26 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         for piece in &pieces {
             sent.extend(copies::to_change(&piece.stripe).iter().map(|target| (piece, *target)));
         }
-        let each = sent.iter().map(|(piece, target)| piece_job(write, piece, *target));
+        let untils = self.shared.with(|s| s.put_counts_until(write, &sent));
+        let each =
+            sent.iter().zip(untils).map(|((piece, target), until)| piece_job(write, piece, *target, until));
         let mut jobs: Vec<Job<'_>> = each.collect();
-        let room_until = write.later.then(|| self.port.boot().plus(ROOM_KEPT_MS));
+        let asked = self.port.boot();
         self.run(&mut jobs).await;
+        // None of the answers was read later.
+        let read = self.port.boot();
         // Bytes in front of the first piece that some target of it has not.
         let mut written = pieces.iter().map(|piece| piece.len as usize).sum();
         let mut failed: Option<Stuck> = None;
         let mut movable = true;
         let mut stray: Vec<Stray> = Vec::new();
         let (mut lost, mut fenced): (Option<Refusal>, Option<Refusal>) = (None, None);
-        let mut cut = false;
+        let (mut cut, mut late) = (false, None);
         for ((piece, target), job) in sent.into_iter().zip(&mut jobs) {
             let unsure = job.unsure;
             match job.take().and_then(|reply| reply.read::<WriteChunkReply>()) {
                 Ok(reply) => {
-                    let end = piece.local_offset + piece.len;
-                    let answer = Answered {
-                        life: reply.life,
-                        blocks: reply.blocks,
-                        size: reply.size,
-                        point: (write.layout.generation, write.layout.trims),
-                        synced: write.sync.then_some(end.min(reply.size)),
-                        cuts: reply.cuts,
-                    };
-                    self.shared.with(|s| {
-                        s.wrote_chunk(ino, target, piece.chunk, answer);
-                        if let Some(until) = room_until {
-                            s.gathering.promised(target, reply.room, until);
-                        }
-                    });
+                    self.shared.with(|s| s.landed(ino, write, (piece, target), &reply, (asked, read)));
                     if failed.is_some() {
                         stray.push(on(piece, target));
                     }
@@ -468,6 +461,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         Status::LOST_CHUNK => lost = Some(refusal.clone()),
                         Status::FENCED => fenced = Some(refusal.clone()),
                         Status::CUT_SINCE => cut = true,
+                        Status::TOO_LATE => {
+                            let clock = refusal.clock.as_deref().copied();
+                            self.shared.with(|s| s.gathering.found_late(target, clock, read));
+                            late = Some(refusal.clone());
+                        }
                         _ => {}
                     }
                     movable &= may_move(&refusal);
@@ -480,18 +478,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         match failed {
             None => Ok(written),
-            Some(stuck) => Err(Failed { stuck, written, stray, lost, fenced, cut, may_move: movable }),
+            Some(stuck) => Err(Failed { stuck, written, stray, lost, fenced, late, cut, may_move: movable }),
         }
     }
 
     /// What a write that failed comes to: the bytes written from the start without a gap; an error when the first byte is
     /// not written.
     pub(crate) async fn settle_failed(&self, ino: Ino, failed: Failed) -> Result<usize, Refusal> {
-        let Failed { stuck: Stuck { refusal, .. }, written, stray, lost, fenced, .. } = failed;
+        let Failed { stuck: Stuck { refusal, .. }, written, stray, lost, fenced, late, .. } = failed;
         if let Some(fenced) = fenced {
             // Its place is not this mount's any more: nothing there is to be touched, and no part of a record is one.
             let nothing = written == 0 && stray.is_empty();
             return Err(if nothing { fenced } else { Errno::EIO.into() });
+        }
+        if let Some(late) = late {
+            // The file may be others' by now: nothing there is to be touched. Else all of it goes again, also what has landed.
+            return Err(late);
         }
         if refusal.status == Status::STALE_GENERATION {
             return Err(refusal);
@@ -521,7 +523,7 @@ pub(crate) fn transfers(layout: &Layout, offset: u64, len: usize) -> Vec<Piece> 
     transfers
 }
 
-fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId) -> Job<'a> {
+fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId, until: Option<Clock>) -> Job<'a> {
     let message = WriteChunk {
         target,
         chunk: piece.chunk,
@@ -531,6 +533,7 @@ fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId) -> Jo
         sync: write.sync,
         uncut: write.place.and_then(|place| place.uncut.get(&(piece.chunk, target)).copied()),
         later: write.later.then_some(true),
+        until,
     };
     let start = (piece.file_offset - write.offset) as usize;
     let mut job = Job::new(To::Target(target), WriteChunk::KIND, message.to_bytes(), false);
@@ -542,6 +545,38 @@ fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, target: TargetId) -> Jo
 }
 
 impl Shared {
+    /// A piece is with a target, as that says: it was asked, and its answer read, then at the latest.
+    fn landed(
+        &mut self,
+        ino: Ino,
+        write: &StripeWrite<'_>,
+        (piece, target): (&Piece, TargetId),
+        reply: &WriteChunkReply,
+        (asked, read): (Millis, Millis),
+    ) {
+        let end = piece.local_offset + piece.len;
+        let answer = Answered {
+            life: reply.life,
+            blocks: reply.blocks,
+            size: reply.size,
+            point: (write.layout.generation, write.layout.trims),
+            synced: write.sync.then_some(end.min(reply.size)),
+            cuts: reply.cuts,
+        };
+        self.wrote_chunk(ino, target, piece.chunk, answer);
+        if write.later {
+            self.gathering.promised(target, reply, asked.plus(ROOM_KEPT_MS), read);
+        }
+    }
+
+    /// Until when what had waited here counts at each of its targets: while this mount is believed to hold the file. What is sent
+    /// again by the same try says the same: if that is over by then, it is refused, and goes round.
+    fn put_counts_until(&self, write: &StripeWrite<'_>, sent: &[(&Piece, TargetId)]) -> Vec<Option<Clock>> {
+        let waited = write.waited.filter(|_| !self.limits.canary_puts_unheard);
+        let end = waited.map(|(_, heard)| self.leases.until(heard.shard));
+        sent.iter().map(|(_, target)| Some(self.gathering.counts_until(*target, end?))).collect()
+    }
+
     /// A write that ends at `end` was answered: it is marked, unless a truncate of this mount overlapped it.
     pub(crate) fn overlapped(
         &mut self,

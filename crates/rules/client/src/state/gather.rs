@@ -1,6 +1,7 @@
 //! Small writes of a file that its mount holds: they wait for one another, and go to their targets together. See
 //! `docs/design/gathering.md`.
 
+use super::clocks::Clocks;
 use super::{Heard, Inode, Shared, copies};
 use crate::limits::{COME_BACK_MS, GATHER_WRITE_MAX, GATHERED_BYTES_MAX, HOLD_MS, ROOM_LEFT_MS, RUN_BLOCKS};
 use alloc::boxed::Box;
@@ -8,6 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{ClientId, Generation, Ino, Layout, Millis, Mode, TargetId, Timestamp};
+use skep_wire::storage::{Clock, WriteChunkReply};
 
 /// The suid and sgid bits.
 const SETID: Mode = 0o6000;
@@ -47,6 +49,8 @@ pub struct Gathering {
     files: usize,
     /// Targets that promised room for so many bytes, and until when that is relied on.
     rooms: BTreeMap<TargetId, (u64, Millis)>,
+    /// What is known of the clocks of targets: until when a put counts is said by them.
+    clocks: Clocks,
     /// So often did one that was asked promise nothing: then nothing more stays of what had begun.
     declined: u64,
     /// What went to targets so.
@@ -54,12 +58,24 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// What a target that was asked said of room.
-    pub fn promised(&mut self, target: TargetId, room: Option<u64>, until: Millis) {
-        match room {
+    /// What a target that was asked said of room, and of its clock: that was read `now` at the latest. One that does not tell it
+    /// (of an older release) lets in what comes late, so nothing stays for it.
+    pub fn promised(&mut self, target: TargetId, reply: &WriteChunkReply, until: Millis, now: Millis) {
+        self.clocks.is_told(target, reply.clock, now);
+        match reply.room.filter(|_| reply.clock.is_some()) {
             Some(room) => drop(self.rooms.insert(target, (room, until))),
             None => self.declined += u64::from(self.rooms.remove(&target).is_some()),
         }
+    }
+
+    /// A target has refused what came too late.
+    pub fn found_late(&mut self, target: TargetId, clock: Option<Clock>, now: Millis) {
+        self.clocks.is_told(target, clock, now);
+    }
+
+    /// Until when a put to this target counts which is to land while it is before `end` by this mount's clock.
+    pub fn counts_until(&self, target: TargetId, end: Millis) -> Clock {
+        self.clocks.at(target, end)
     }
 
     /// Bytes that wait.
@@ -293,6 +309,13 @@ impl Shared {
     /// Files of which something waits.
     pub(crate) fn waiting(&self) -> Vec<Ino> {
         self.inodes.iter().filter(|(_, inode)| inode.has_run()).map(|(ino, _)| ino).collect()
+    }
+
+    /// It came to a target too late: others may have been let past this mount, so its shard is asked before it goes again.
+    pub(crate) fn was_late(&mut self, ino: Ino) {
+        if let Some(run) = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut()) {
+            (run.is_put, run.heard) = (false, None);
+        }
     }
 
     /// It is with its targets; or it is not, and waits on.

@@ -105,7 +105,7 @@ impl ClusterMap {
     }
 
     /// A server knows this much: is it more than this map has? It is to be fetched then.
-    pub fn is_older_than(&mut self, view: Option<View>) -> bool {
+    pub fn is_older_than(&mut self, view: Option<&View>) -> bool {
         let is_older = view.is_none_or(|view| view.map > self.version());
         self.is_behind |= is_older;
         is_older

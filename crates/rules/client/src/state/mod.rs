@@ -2,6 +2,7 @@
 
 mod acls;
 mod ahead;
+mod clocks;
 mod closes;
 pub(crate) mod copies;
 mod gather;

@@ -5,6 +5,7 @@ use super::target::Targets;
 use crate::port::{Answer, Call, Dropped, MGMTD, Outcome, Port};
 use crate::state::{Ended, Mounting, Shared};
 use crate::{Lane, Limits};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::rc::Rc;
@@ -24,7 +25,7 @@ use skep_wire::mgmt::{
     HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, RegistryAge, ShardEntry, ShardState,
     SpaceReply, TargetEntry, TargetSpace,
 };
-use skep_wire::storage::StorageRequest;
+use skep_wire::storage::{Clock, StorageRequest};
 use skep_wire::{Empty, Lead, Message, Refusal, Status, View};
 
 /// The metadata server.
@@ -48,6 +49,8 @@ pub enum Fault {
     /// No answer for so many milliseconds, and then it is given up.
     Silent(u64),
     Refuse(Status),
+    /// It is on its way for so many milliseconds before it is executed.
+    Held(u64),
     /// Refused with ELSEWHERE, by one that knows this map.
     Elsewhere(View),
     /// Executed, and the answer comes at the next poll.
@@ -191,10 +194,18 @@ impl Cluster {
                 self.now += ms;
                 return Outcome::Lost;
             }
-            Some(Fault::Refuse(status)) => self.refuse(call.node, &Refusal::new(status)),
+            Some(Fault::Refuse(status)) => {
+                let clock = self.targets.clock.map(|clock| Box::new(Clock { ms: self.now, ..clock }));
+                let clock = clock.filter(|_| status == Status::TOO_LATE);
+                self.refuse(call.node, &Refusal { clock, ..Refusal::new(status) })
+            }
             Some(Fault::Elsewhere(view)) => {
-                let refusal = Refusal { view: Some(view), ..Refusal::new(Status::ELSEWHERE) };
+                let refusal = Refusal { view: Some(Box::new(view)), ..Refusal::new(Status::ELSEWHERE) };
                 self.refuse(call.node, &refusal)
+            }
+            Some(Fault::Held(ms)) => {
+                self.now += ms;
+                self.execute(mount, call)
             }
             None | Some(Fault::LoseAnswer | Fault::LateAnswer) => self.execute(mount, call),
             Some(Fault::Garble) => (self.execute(mount, call).0, Vec::from([0xff]), 0),
@@ -253,6 +264,9 @@ impl Cluster {
             }
             _ => {
                 let request = StorageRequest::decode(call.kind, &mut r).unwrap().unwrap();
+                if let Some(clock) = &mut self.targets.clock {
+                    clock.ms = self.now;
+                }
                 match self.targets.request(&request, call.payload, call.into) {
                     Ok((body, payload)) => (Status(0), body, payload),
                     Err(refusal) => (refusal.status, refusal.to_bytes(), 0),

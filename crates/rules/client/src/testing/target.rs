@@ -1,10 +1,11 @@
 //! Fake targets.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{ChunkId, Encode, Errno, TargetId, Timestamp};
 use skep_wire::storage::{
-    ChunkReply, ChunkStat, CopyChunk, CopyChunkReply, MapChunk, MapChunkReply, ReadChunkReply, Run,
+    ChunkReply, ChunkStat, Clock, CopyChunk, CopyChunkReply, MapChunk, MapChunkReply, ReadChunkReply, Run,
     StatChunks, StatChunksReply, StorageRequest, SyncChunks, SyncChunksReply, WriteChunk, WriteChunkReply,
 };
 use skep_wire::{Refusal, Status};
@@ -29,6 +30,10 @@ pub struct Targets {
     pub cuts: u64,
     /// Who wishes to bring more is promised room for so much.
     pub promises: Option<u64>,
+    /// What their clocks show; `None`: they are of a release that tells nobody.
+    pub clock: Option<Clock>,
+    /// They have refused so often what came too late.
+    pub late: usize,
 }
 
 impl Default for Targets {
@@ -44,6 +49,8 @@ impl Default for Targets {
             changes: 0,
             cuts: 0,
             promises: None,
+            clock: Some(Clock { run: 1, ms: 0 }),
+            late: 0,
         }
     }
 }
@@ -154,12 +161,24 @@ impl Targets {
         to.resize(to.len().max(end), 0);
         to[start..end].copy_from_slice(&data);
         let size = to.len() as u64;
-        let written =
-            WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life, cuts: None, room: None };
+        let written = WriteChunkReply {
+            size,
+            blocks: size.div_ceil(512),
+            life: self.life,
+            cuts: None,
+            room: None,
+            clock: None,
+        };
         CopyChunkReply { copied, written }
     }
 
     fn write(&mut self, m: &WriteChunk, payload: &[u8]) -> Result<WriteChunkReply, Refusal> {
+        if let (Some(now), Some(until)) = (self.clock, m.until)
+            && (now.run != until.run || now.ms > until.ms)
+        {
+            self.late += 1;
+            return Err(Refusal { clock: Some(Box::new(now)), ..Refusal::new(Status::TOO_LATE) });
+        }
         self.whole(m.target, m.chunk, m.floor)?;
         if m.uncut.is_some_and(|seen| seen != self.cuts) {
             return Err(Refusal::new(Status::CUT_SINCE));
@@ -177,6 +196,7 @@ impl Targets {
             life: self.life,
             cuts: Some(self.cuts),
             room: self.promises.filter(|_| m.later == Some(true)),
+            clock: self.clock.filter(|_| m.later == Some(true)),
         })
     }
 

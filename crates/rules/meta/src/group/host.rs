@@ -14,6 +14,7 @@ use crate::op;
 use crate::shard::{Begun, Homes, OpenCounts};
 use crate::spread::Spread;
 use crate::store::{Batch, Store, StoreError};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
@@ -325,7 +326,7 @@ impl<S: Store> Host<S> {
             }
             None => {
                 let text = format!("shard {shard} is not served by node {own}; fetch the map");
-                let view = Some(View { map: self.map.unwrap_or_default(), epoch });
+                let view = Some(Box::new(View { map: self.map.unwrap_or_default(), epoch }));
                 Err(Refusal { view, ..Refusal::with(Status::ELSEWHERE, text) })
             }
         }

@@ -20,7 +20,17 @@ fn write(store: &MemoryChunks, ino: u64, offset: u64, data: &[u8]) {
     let (chunk, owner) = (chunk(ino), Owner::default());
     write_chunk(
         store,
-        &WriteChunk { target: HERE, chunk, offset, owner, floor: 0, sync: false, uncut: None, later: None },
+        &WriteChunk {
+            target: HERE,
+            chunk,
+            offset,
+            owner,
+            floor: 0,
+            sync: false,
+            uncut: None,
+            later: None,
+            until: None,
+        },
         data,
     )
     .unwrap();

@@ -25,6 +25,7 @@ fn write(store: &MemoryChunks, offset: u64, data: &[u8]) -> Result<WriteChunkRep
             sync: false,
             uncut: None,
             later: None,
+            until: None,
         },
         data,
     )
@@ -239,6 +240,7 @@ fn an_error_that_another_sync_was_told_of() {
         sync: true,
         uncut: None,
         later: None,
+        until: None,
     };
     assert!(fails(m.into()));
     assert!(fails(
@@ -294,6 +296,7 @@ fn what_is_lost_is_not_hidden() {
         sync: false,
         uncut: None,
         later: None,
+        until: None,
     };
     for (chunk, floor) in [(chunk(), 101), (gone, 1)] {
         let Err(Done::Refused(refusal)) = write_chunk(&store, &m(chunk, floor), b"x") else { panic!() };
@@ -354,7 +357,17 @@ fn an_append_does_not_outlive_a_truncate() {
     let append = |uncut| {
         let owner = Owner::default();
         let (target, chunk) = (TARGET, chunk());
-        let m = WriteChunk { target, chunk, offset: 0, owner, floor: 0, sync: false, uncut, later: None };
+        let m = WriteChunk {
+            target,
+            chunk,
+            offset: 0,
+            owner,
+            floor: 0,
+            sync: false,
+            uncut,
+            later: None,
+            until: None,
+        };
         write_chunk(&store, &m, &[1; 100]).map(|reply| reply.cuts)
     };
     let refused =

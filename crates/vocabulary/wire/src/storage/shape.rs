@@ -29,6 +29,17 @@ record! {
 }
 
 record! {
+    /// What the clock of a target shows. It goes on while the machine sleeps.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Clock {
+        /// The run of the daemon: another number after each start, never 0.
+        pub run: u64,
+        /// Milliseconds since that began.
+        pub ms: u64,
+    }
+}
+
+record! {
     /// Answer to a read.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ReadChunkReply {
@@ -52,6 +63,8 @@ record! {
         1 => pub cuts: Option<u64>,
         /// So many bytes more may the client bring to this target for some seconds: there is room for them.
         2 => pub room: Option<u64>,
+        /// To a write that says `later`: what the target's clock showed.
+        3 => pub clock: Option<Clock>,
     }
 }
 

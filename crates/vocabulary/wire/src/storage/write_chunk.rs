@@ -1,6 +1,6 @@
 //! `WriteChunk`: writes the payload to a chunk file.
 
-use super::{Owner, WriteChunkReply};
+use super::{Clock, Owner, WriteChunkReply};
 use skep_types::{ChunkId, TargetId};
 
 crate::message! {
@@ -24,5 +24,8 @@ crate::message! {
         1 => pub uncut: Option<u64>,
         /// The client wishes to bring more later, and to be sure that there is room for it.
         2 => pub later: Option<bool>,
+        /// It counts as long as the target's clock shows no more than this, in this run of the daemon; else TOO_LATE. Judged in
+        /// front of the first byte.
+        3 => pub until: Option<Clock>,
     }
 }

@@ -90,6 +90,7 @@ fn write(ino: u64) -> WriteChunk {
         sync: false,
         uncut: None,
         later: None,
+        until: None,
     }
 }
 

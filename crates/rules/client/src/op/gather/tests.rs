@@ -16,11 +16,11 @@ use skep_wire::storage::{SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
 
 /// So long that it is in chunks.
-const BEGUN: usize = 9_000;
-const PIECE: usize = 512;
+pub(super) const BEGUN: usize = 9_000;
+pub(super) const PIECE: usize = 512;
 
 /// A mount that lets small writes wait, who hears for it, who tells, and a file of it with chunks.
-fn gathering(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane, FakeLane, Opened) {
+pub(super) fn gathering(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane, FakeLane, Opened) {
     cluster.borrow_mut().targets.promises = Some(64 << 20);
     cluster.borrow_mut().shard.holds.keeps = true;
     let (lane, ear, teller) = holding_with(cluster, Limits { gathers: true, ..leased() });
@@ -30,23 +30,23 @@ fn gathering(cluster: &Rc<RefCell<Cluster>>) -> (FakeLane, FakeLane, FakeLane, O
 }
 
 /// Writes so many pieces behind what is there; gives all that is in the file then.
-fn pieces(lane: &FakeLane, file: &Opened, count: usize) -> Vec<u8> {
+pub(super) fn pieces(lane: &FakeLane, file: &Opened, count: usize) -> Vec<u8> {
     for number in 0..count {
         write(lane, file, (BEGUN + number * PIECE) as u64, &[2; PIECE]);
     }
     [[1; BEGUN].to_vec(), [2; PIECE].repeat(count)].concat()
 }
 
-fn writes(cluster: &RefCell<Cluster>) -> usize {
+pub(super) fn writes(cluster: &RefCell<Cluster>) -> usize {
     asked(cluster, &[WriteChunk::KIND])
 }
 
 /// All bytes that targets have of the first chunk file.
-fn on_targets(cluster: &RefCell<Cluster>) -> usize {
+pub(super) fn on_targets(cluster: &RefCell<Cluster>) -> usize {
     cluster.borrow().targets.chunks.values().map(Vec::len).sum()
 }
 
-fn waits(lane: &FakeLane, ino: Ino) -> usize {
+pub(super) fn waits(lane: &FakeLane, ino: Ino) -> usize {
     let run = lane.shared.borrow().inodes.get(ino).and_then(|inode| inode.run());
     run.map_or(0, |(from, end)| (end - from) as usize)
 }

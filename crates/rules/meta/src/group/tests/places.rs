@@ -1,6 +1,7 @@
 //! Who asks with an older or a newer map than the group has, and who asks in the wrong place.
 
 use super::*;
+use alloc::boxed::Box;
 use alloc::vec;
 use skep_types::{MapVersion, NodeId};
 use skep_wire::mgmt::{MapReply, ShardState};
@@ -61,7 +62,7 @@ fn askers_are_sent_on() {
     assert!(core::mem::take(&mut bed.wants_map));
     assert_eq!(ask(&mut bed, 1, 1), Ok(()));
     bed.step(Input::Map { own: OWN, map: changed(8, ShardState::Retired, OWN.0, 4) });
-    let view = |epoch| Some(View { map: MapVersion(8), epoch });
+    let view = |epoch| Some(Box::new(View { map: MapVersion(8), epoch }));
     let refusal = ask(&mut bed, 0, 2).unwrap_err();
     assert_eq!((refusal.status, refusal.view), (Status::ELSEWHERE, view(4)));
     let refusal = ask(&mut bed, 9, 0).unwrap_err();
