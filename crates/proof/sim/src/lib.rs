@@ -180,10 +180,12 @@ pub enum Canary {
     TellsLateOverOthers,
     /// A target lets in what comes later than it counts.
     LandsLate,
+    /// A hold that is asked for is given though another client has the file open.
+    HoldsBesideOthers,
 }
 
 impl Canary {
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 61] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -244,6 +246,7 @@ impl Canary {
         Self::PassesOverTooEarly,
         Self::TellsLateOverOthers,
         Self::LandsLate,
+        Self::HoldsBesideOthers,
     ];
 
     /// Is it wrong with leases?
@@ -354,6 +357,7 @@ impl Canary {
             Self::PassesOverTooEarly => "passes-over-too-early",
             Self::TellsLateOverOthers => "tells-late-over-others",
             Self::LandsLate => "lands-late",
+            Self::HoldsBesideOthers => "holds-beside-others",
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct Faulty {
     pub passes_early: bool,
     /// Who was passed over tells of a file that others have changed.
     pub tells_late: bool,
+    /// A hold that is asked for is given though another client has the file open.
+    pub holds_beside: bool,
 }
 
 impl Faulty {
@@ -83,6 +85,7 @@ impl Faulty {
             takes_late_tells: is(Canary::ToldTwice),
             passes_early: is(Canary::PassesOverTooEarly),
             tells_late: is(Canary::TellsLateOverOthers),
+            holds_beside: is(Canary::HoldsBesideOthers),
         }
     }
 }
@@ -218,6 +221,7 @@ impl Metad {
             canary_takes_late_tells: faulty.takes_late_tells,
             canary_passes_early: faulty.passes_early,
             canary_tells_late: faulty.tells_late,
+            canary_holds_beside: faulty.holds_beside,
             limits,
             ..Config::default()
         };
@@ -558,10 +562,11 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
             hub.provoked = Some(hub.now + hub.rng.below(CUT_MAX_MS));
         }
         let is_empty = m.content.is_none() && m.commit.is_none() && m.set == SetAttr::default();
-        // It is held from its create to the word that ends that, and never again.
+        // It is held from its create, or from when that was asked for, to the word that ends that.
         let keeps = command.choices.keeps == Some(true);
-        let is_told = is_empty && m.keeps == Some(true) || hub.tells.tells(m.ino, at, keeps);
-        if !is_told {
+        if is_empty && keeps {
+            hub.tells.begins(m.ino, at);
+        } else if !hub.tells.tells(m.ino, at, keeps) {
             hub.fail(format!("record {} tells of inode {}, which was told of before", record.seq, m.ino.0));
         }
     }

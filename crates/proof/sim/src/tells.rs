@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Tells {
     of: BTreeMap<Ino, Vec<(Place, bool)>>,
+    /// Where a hold began that was asked for, or began once more, and how many records had told of that file by then.
+    begun: BTreeMap<Ino, Vec<(Place, usize)>>,
     /// Files of which something was told since the last power cut.
     since_cut: BTreeSet<Ino>,
     /// How many there had been when a mount had something to tell, and no lane had begun to tell it.
@@ -16,11 +18,19 @@ pub struct Tells {
 }
 
 impl Tells {
+    /// It is held from this record on.
+    pub fn begins(&mut self, ino: Ino, at: Place) {
+        let count = self.count(ino);
+        self.begun.entry(ino).or_default().push((at, count));
+    }
+
     /// A record tells of a file. `false`: an earlier one had ended its hold.
     pub fn tells(&mut self, ino: Ino, at: Place, keeps: bool) -> bool {
         self.since_cut.insert(ino);
         let of = self.of.entry(ino).or_default();
-        let is_held = of.last().is_none_or(|(_, keeps)| *keeps);
+        let begun = self.begun.get(&ino).and_then(|begun| begun.last());
+        let has_begun = begun.is_some_and(|(_, count)| *count >= of.len());
+        let is_held = has_begun || of.last().is_none_or(|(_, keeps)| *keeps);
         of.push((at, keeps));
         is_held
     }
@@ -28,6 +38,7 @@ impl Tells {
     /// A power cut took these. `true`: there were some.
     pub fn cut(&mut self, is_gone: impl Fn(Place) -> bool) -> bool {
         self.since_cut.clear();
+        self.begun.values_mut().for_each(|begun| begun.retain(|(at, _)| !is_gone(*at)));
         let mut took = false;
         self.of.retain(|_, of| {
             took |= of.iter().any(|(at, _)| is_gone(*at));

@@ -67,6 +67,14 @@ pub const GATHER_WRITE_MAX: usize = 128 << 10;
 pub const GATHER_RUN: u64 = 1 << 20;
 /// Bytes of all files that may wait: so much has a target room for that promised some.
 pub const GATHERED_BYTES_MAX: usize = 48 << 20;
+/// After so many small writes in a row a file is asked for that is not held,
+pub const WISH_AFTER: u32 = 4;
+/// when they came within so long.
+pub const WISH_WITHIN_MS: u64 = 1_000;
+/// Refused, or ended because somebody looked, it is not asked for again for so long, doubled each time
+pub const WISH_AGAIN_MIN_MS: u64 = 1_000;
+/// up to this.
+pub const WISH_AGAIN_MAX_MS: u64 = 32_000;
 /// A target's promise of room is relied on for so long after it was asked for,
 pub const ROOM_KEPT_MS: u64 = 8_000;
 /// but for the last of it: by then what waits is there.

@@ -241,5 +241,5 @@ changes! {
         commit: Option<wire::Commit>,
         set: SetAttr,
         at: Timestamp,
-    } [keeps: None]
+    } [keeps: None, wishes: None, hold: None]
 }

@@ -112,13 +112,17 @@ pub trait Choose {
     fn may_be_held_again(&self, _: Ino) -> bool {
         false
     }
-    /// As whom does the asker tell of this file, whose row has this change counter? Not recorded: what is in the log was told
+    /// As whom does the asker tell of this file, whose row has this change counter, and of which of his holds? Not recorded: what is in the log was told
     /// by who may.
-    fn teller(&self, ino: Ino, change: u64) -> Teller;
+    fn teller(&self, ino: Ino, change: u64, hold: u64) -> Teller;
     /// Does the asker, who tells of the file that it holds, go on holding it?
     fn keeps(&mut self) -> bool;
     /// Does one who was passed over, and wishes so, hold the file once more? Recorded as if it had gone on.
     fn holds_again(&mut self, _: Ino) -> bool {
+        false
+    }
+    /// Does the asker, who wishes so, hold the file from now on? Recorded as if it had gone on.
+    fn holds_as_wished(&mut self) -> bool {
         false
     }
     /// Is there no room for one more prepared transaction?
@@ -205,7 +209,7 @@ impl Choose for Recorded<'_> {
         None
     }
 
-    fn teller(&self, _: Ino, _: u64) -> Teller {
+    fn teller(&self, _: Ino, _: u64, _: u64) -> Teller {
         Teller::Holder
     }
 

@@ -71,6 +71,8 @@ pub struct Config {
     pub canary_passes_early: bool,
     /// Canary for the simulator: who was passed over may tell of a file that others have changed. Never set otherwise.
     pub canary_tells_late: bool,
+    /// A fault on purpose: a hold that is asked for is given though another client has the file open (*holds-beside-others*).
+    pub canary_holds_beside: bool,
 }
 
 impl Default for Config {
@@ -106,6 +108,7 @@ impl Default for Config {
             canary_takes_late_tells: false,
             canary_passes_early: false,
             canary_tells_late: false,
+            canary_holds_beside: false,
         }
     }
 }

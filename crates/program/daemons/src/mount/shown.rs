@@ -114,6 +114,10 @@ impl MountPages {
         let mut show = |name: &str, kind: Kind, help: &str, value: u64| {
             out.family(name, kind, help).value(&[], value);
         };
+        let asked =
+            "Files that were there before and are written to in small pieces: asked for, to hold them.";
+        show("skep_mount_holds_asked_total", Kind::Counter, asked, spared.holds_asked);
+        show("skep_mount_holds_given_total", Kind::Counter, "Of these, given.", spared.holds_given);
         show("skep_mount_leases", Kind::Gauge, "Leases held.", held as u64);
         show("skep_mount_cache_bytes", Kind::Gauge, "Memory for what leases cover.", bytes as u64);
         show("skep_mount_recalls_total", Kind::Counter, "What servers took back.", counts.recalls);

@@ -149,3 +149,41 @@ fn who_stands_still_is_passed_over() {
     assert!(lost.is_err() || found == all, "{} bytes are lost, and nobody says so", all.len() - found.len());
     assert_eq!(fs::metadata(here.join("changed")).unwrap().mode() & 0o777, 0o640);
 }
+
+/// Goal: a file that was there before, written to in small pieces or appended to, is gathered as a new one once nobody else has it
+/// open; and at any time another mount is shown all that was written until then.
+#[test]
+fn a_file_that_was_there_before() {
+    let (cluster, here, there) = two_mounts();
+    let all = bytes(4, 8 << 20);
+    for (name, appends) in [("written", false), ("appended", true)] {
+        // Made by the other mount, and closed.
+        let (_, mut at) = begun(&there.join(name), &all);
+        let mut file = OpenOptions::new().append(appends).write(true).open(here.join(name)).unwrap();
+        if !appends {
+            std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
+        }
+        let mut looks = 0;
+        until("small writes wait for one another", PATIENCE, || {
+            let before = writes(&cluster);
+            let next = at + 16 * PIECE;
+            write_to(&mut file, &all, at, next);
+            at = next;
+            let cost = writes(&cluster) - before;
+            // Shown at once, whether some of it waits or not. That ends a hold: now and then, so that another one may begin.
+            looks += 1;
+            if looks % 128 == 0 {
+                assert_eq!(fs::metadata(there.join(name)).unwrap().len(), at as u64, "{name}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            if cost < 4 { Ok(()) } else { Err(format!("{name}: {cost} requests for 16 writes")) }
+        })
+        .unwrap();
+        assert_eq!(fs::metadata(there.join(name)).unwrap().len(), at as u64, "{name}");
+        write_to(&mut file, &all, at, at + 9 * PIECE);
+        at += 9 * PIECE;
+        assert!(fs::read(there.join(name)).unwrap() == all[..at], "{name}");
+        drop(file);
+        assert!(fs::read(there.join(name)).unwrap() == all[..at], "{name}");
+    }
+}

@@ -1,8 +1,8 @@
 //! O_APPEND: the shard says where the file ends, for all mounts.
 
-use super::write::{Round, StripeWrite};
+use super::write::{Round, StripeWrite, WriteHow};
 use crate::lane::Lane;
-use crate::limits::STALE_ROUNDS_MAX;
+use crate::limits::{GATHER_WRITE_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Shared, Uncut, copies};
 use alloc::boxed::Box;
@@ -34,26 +34,38 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         file: &FileHandle,
         offset: u64,
         data: &[u8],
-        kill: bool,
-        sync: bool,
+        how: WriteHow,
     ) -> Result<usize, Refusal> {
-        self.tell_first(file.ino).await?;
+        let may_stay = !how.sync && !how.direct && !file.cached;
+        if may_stay && self.gather_append(file.ino, data).await? {
+            return Ok(data.len());
+        }
         for _ in 0..STALE_ROUNDS_MAX {
             let view = self.shared.with(|s| s.write_view(file.ino));
             let Some(layout) = view.layout.clone() else {
                 self.fetch_layout(file.ino).await?;
                 continue;
             };
+            let end = view.size + data.len() as u64;
             let round = if layout.is_inline() {
-                self.append_inline(file, offset, data, kill).await?
+                if self.shared.with(|s| s.inodes.get(file.ino).is_some_and(|inode| inode.hold.is_some())) {
+                    self.tell_first(file.ino).await?;
+                    continue;
+                }
+                self.append_inline(file, offset, data, how.kill_suidgid).await?
+            } else if self.waits_for_hold(file.ino, &view, end).await? {
+                continue;
             } else {
                 // A record beside a truncate of this mount could stand twice: at its old place, and at a new one.
                 self.wait_until(|s| s.inodes.entry(file.ino).append_enters()).await?;
-                let round = self.append_to_chunks(file, offset, data, kill, sync).await;
+                let round = self.append_behind_all(file, offset, data, how).await;
                 self.shared.with(|s| s.inodes.entry(file.ino).append_leaves());
                 round?
             };
             if let Round::Written(n) = round {
+                if may_stay && !layout.is_inline() {
+                    self.small_write_went(file.ino, None, n);
+                }
                 return Ok(n);
             }
             if self.port.cancelled() {
@@ -63,13 +75,28 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Err(super::unsettled(file.ino))
     }
 
+    /// From now on nothing more of the file stays here. What does goes first: it is in front.
+    async fn append_behind_all(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        data: &[u8],
+        how: WriteHow,
+    ) -> Result<Round, Refusal> {
+        Box::pin(self.put_gathered(file.ino)).await?;
+        let round = self.append_to_chunks(file, offset, data, how).await;
+        if round.is_err() {
+            self.shared.with(|s| s.inodes.entry(file.ino).append_failed());
+        }
+        round
+    }
+
     async fn append_to_chunks(
         &self,
         file: &FileHandle,
         offset: u64,
         data: &[u8],
-        kill: bool,
-        sync: bool,
+        how: WriteHow,
     ) -> Result<Round, Refusal> {
         let Some(place) = self.reserve_end(file.ino, data.len() as u64).await? else {
             self.fetch_layout(file.ino).await?;
@@ -81,7 +108,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let layout = s.inodes.get(file.ino).and_then(|inode| inode.layout.as_ref());
             layout.is_some_and(|layout| layout.generation == place.generation)
         });
-        let write = Box::pin(self.append_at(file.ino, place, known, data, kill, sync));
+        let write = Box::pin(self.append_at(file.ino, place, known, data, how));
         let round = match file.cached {
             true => write.await,
             false => self.past_pages(file.ino, (at, data), write, Round::landed).await,
@@ -144,15 +171,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         place: Reserved,
         known: bool,
         data: &[u8],
-        kill: bool,
-        sync: bool,
+        how: WriteHow,
     ) -> Result<Round, Refusal> {
         if !known {
             self.fetch_layout(ino).await?;
         }
         let end = place.offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
         let end = end.ok_or(Refusal::from(Errno::EFBIG))?;
-        self.append_chunks(ino, (place, end), data, kill, sync).await
+        self.append_chunks(ino, (place, end), data, how).await
     }
 
     /// A range at the end for this mount alone. `None`: the file is no longer in chunks. It counts as an
@@ -240,8 +266,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ino: Ino,
         (mut place, end): (Reserved, u64),
         data: &[u8],
-        kill: bool,
-        sync: bool,
+        how: WriteHow,
     ) -> Result<Round, Refusal> {
         let mut may_have_landed = false;
         for _ in 0..STALE_ROUNDS_MAX {
@@ -270,8 +295,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let (offset, owner) = (place.offset, view.owner);
             let to_end = StripeWrite::new(&layout, offset, data, owner);
-            let write = StripeWrite { sync, place: Some(&place), ..to_end };
-            match self.write_chunks(ino, &write, &view, kill).await {
+            let later = view.gathers && data.len() <= GATHER_WRITE_MAX;
+            let write = StripeWrite { sync: how.sync, place: Some(&place), later, ..to_end };
+            match self.write_chunks(ino, &write, &view, how.kill_suidgid).await {
                 // Perhaps by another file's truncate, or a restart of the target: then the place is good still.
                 Ok(Round::Cut { landed }) => {
                     place.uncut.clear();

@@ -157,7 +157,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 if let Event::Question(question) = event
                     && reply.client == s.client()
                 {
-                    s.is_asked_for(question);
+                    s.is_asked_for(question, now);
                     asked = true;
                 }
             }

@@ -5,8 +5,9 @@ use super::write::StripeWrite;
 use crate::lane::Lane;
 use crate::limits::{DETACH_SYNC_MS, OWN_WAIT_MAX_MS, OWN_WAIT_MIN_MS, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Asking, Heard, News, Put, Shared, Stay};
+use crate::state::{Asking, Heard, Put, Shared, Stay};
 use alloc::boxed::Box;
+use core::pin::pin;
 use skep_types::{ClientId, Errno, Generation, Ino};
 use skep_wire::{Refusal, Status};
 
@@ -35,7 +36,36 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// `true`: the write stays here, and its program goes on.
     pub(crate) async fn gather(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<bool, Refusal> {
         let now = (self.port.boot(), self.port.wall());
-        match self.shared.with(|s| s.gathers(ino, offset, data, now)) {
+        let stay = self.shared.with(|s| s.gathers(ino, offset, data, now));
+        self.has_stayed(ino, stay).await
+    }
+
+    /// The same of an append: where it lands is decided in the step in which it stays, so nothing else of this mount is there. (What
+    /// the kernel may have of that place is looked after first; who comes in between has it looked for anew.)
+    pub(crate) async fn gather_append(&self, ino: Ino, data: &[u8]) -> Result<bool, Refusal> {
+        for _ in 0..STALE_ROUNDS_MAX {
+            let now = self.port.boot();
+            let Some(at) = self.shared.with(|s| s.append_stays_at(ino, now)) else { return Ok(false) };
+            let write = pin!(async {
+                let now = (self.port.boot(), self.port.wall());
+                let stay = self.shared.with(|s| s.gathers_at_end(ino, at, data, now));
+                self.has_stayed(ino, stay).await
+            });
+            let landed = |stays: &bool| if *stays { data.len() } else { 0 };
+            if self.past_pages(ino, (at, data), write, landed).await? {
+                return Ok(true);
+            }
+            let now = self.port.boot();
+            if self.shared.with(|s| s.append_stays_at(ino, now)) == Some(at) {
+                // There is no room for it.
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn has_stayed(&self, ino: Ino, stay: Stay) -> Result<bool, Refusal> {
+        match stay {
             Stay::Here => Ok(true),
             Stay::Goes => Ok(false),
             Stay::Full => match Box::pin(self.put_gathered(ino)).await {
@@ -156,7 +186,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut pause = OWN_WAIT_MIN_MS;
         loop {
             let asked = self.port.boot();
-            match self.shared.with(|s| s.begin_asking(ino, asked)) {
+            let nothing = match self.shared.with(|s| s.begin_asking(ino, asked)) {
                 Asking::Busy => {
                     self.until_told(ino).await?;
                     continue;
@@ -166,9 +196,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     self.run_is_lost(ino, &Status::NOT_HELD.into());
                     return Ok(());
                 }
-                Asking::Begun => {}
-            }
-            let told = self.tell_file(ino, &News::nothing_yet().tell(ino, None)).await;
+                Asking::Begun(nothing) => nothing,
+            };
+            let told = self.tell_file(ino, &nothing.tell(ino, None)).await;
             let now = self.port.boot();
             match told {
                 // An older answer says nothing: others may have been waiting since.

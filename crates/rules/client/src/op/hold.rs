@@ -8,7 +8,7 @@ use crate::limits::{
     HOLD_AGAIN_MS, HOLD_MS, HOLD_PATIENCE_MS, HOUSEKEEPING_MAX_MS, OLD_PATIENCE_MS, STALE_ROUNDS_MAX,
 };
 use crate::port::{Cell, Port};
-use crate::state::{Found, Inode, News, Shared, ToTell};
+use crate::state::{Found, Inode, News, Shared, ToTell, Why};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use skep_types::{Attr, Errno, Ino, Millis, Mode, NodeId, SetAttr, ShardId, Timestamp};
@@ -258,10 +258,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn tell_held(&self) -> u64 {
         let (mut silent, mut stuck) = (BTreeSet::new(), BTreeSet::new());
         while let Some(next) = self.shared.with(|s| s.next_to_tell(self.port.boot(), &silent, &stuck)) {
-            let told = match next.is_asked {
-                true => self.in_time(HOLD_PATIENCE_MS, self.tell_asked(next.ino)).await,
+            let told = match next.why {
+                Why::Asked => self.in_time(HOLD_PATIENCE_MS, self.tell_asked(next.ino)).await,
                 // Others may be old enough as well.
-                false => self.in_time(OLD_PATIENCE_MS, self.tell_old(next.ino)).await,
+                Why::Old => self.in_time(OLD_PATIENCE_MS, self.tell_old(next.ino)).await,
+                Why::Wished => {
+                    self.in_time(HOLD_PATIENCE_MS, self.ask_to_hold(next.ino)).await;
+                    Ok(())
+                }
             };
             let is_to_tell = told.is_err_and(|refusal| !is_gone(refusal.status));
             self.shared.with(|s| {
@@ -294,7 +298,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if self.shared.with(|s| s.inodes.get_mut(ino).is_some_and(Inode::end_keeping)) {
             return self.commit(ino).await;
         }
-        let nothing: Tell = News::default().tell(ino, None);
+        // Whichever hold the shard knows of, and one that is asked for now: this mount has none.
+        let hold = self.shared.with(|s| {
+            s.inodes.get_mut(ino).map(Inode::wish_is_off);
+            s.next_open_seq()
+        });
+        let nothing: Tell = News::of_hold(hold).tell(ino, None);
         match self.change(ino, &nothing).await {
             // It was told meanwhile.
             Err(refusal) if refusal.status == Status::NOT_HELD => Ok(()),
@@ -349,9 +358,13 @@ impl Shared {
     }
 
     /// A shard says that somebody waits for a file that this mount holds, or may hold when its create is answered.
-    pub(crate) fn is_asked_for(&mut self, question: &Question) {
+    pub(crate) fn is_asked_for(&mut self, question: &Question, now: Millis) {
         let ino = question.ino;
-        let is_held = self.inodes.get_mut(ino).is_some_and(Inode::end_keeping);
+        let inode = self.inodes.get_mut(ino);
+        let is_held = inode.is_some_and(|inode| {
+            inode.is_looked_at(now);
+            inode.end_keeping()
+        });
         self.holds.ask(ino, is_held);
     }
 

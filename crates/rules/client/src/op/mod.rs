@@ -55,6 +55,7 @@ mod tests_reclaim;
 #[cfg(test)]
 mod tests_seal;
 mod told;
+mod wish;
 mod write;
 mod xattr;
 

@@ -66,8 +66,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn open_told(&self, ino: Ino, how: OpenHow) -> Result<Opened, Refusal> {
         if how.truncate {
-            self.tell_first(ino).await?;
+            // From then on no hold begins that was asked for, and nothing stays.
             self.announce_truncate(ino).await?;
+            if let Err(refusal) = self.tell_first(ino).await {
+                self.shared.with(|s| s.inodes.entry(ino).truncate_is_given_up());
+                return Err(refusal);
+            }
             self.shared.with(|s| s.inodes.entry(ino).truncating += 1);
         }
         let (message, closed) = self.shared.with(|s| {

@@ -78,6 +78,8 @@ pub(crate) struct View {
     pub waits: bool,
     /// It is held, and has chunks: small writes to it may wait for one another.
     pub gathers: bool,
+    /// Where it ends, as far as is known.
+    pub size: u64,
 }
 
 /// How a round went.
@@ -136,7 +138,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let sync = file.sync || how.sync;
         let result = match how.append {
-            true => self.append(&file, offset, data, how.kill_suidgid, sync).await,
+            true => self.append(&file, offset, data, WriteHow { sync, ..how }).await,
             false if file.cached || how.from_pages => {
                 self.write_at(&file, offset, data, how.kill_suidgid, sync).await
             }
@@ -169,7 +171,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if stays {
                 Ok(data.len())
             } else {
-                self.write_at(file, offset, data, how.kill_suidgid, how.sync).await
+                let written = self.write_at(file, offset, data, how.kill_suidgid, how.sync).await?;
+                if written == data.len() && !how.sync && !how.direct {
+                    self.small_write_went(file.ino, Some(offset), data.len());
+                }
+                Ok(written)
             }
         });
         self.past_pages(file.ino, (offset, data), write, |written| *written).await
@@ -612,6 +618,7 @@ impl Shared {
             tells: inode.may_have_told_a_time(),
             waits: inode.is_to_wait_for(),
             gathers: self.limits.gathers && inode.hold.is_some(),
+            size: inode.size(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! `docs/design/gathering.md`.
 
 use super::clocks::Clocks;
-use super::{Heard, Inode, Shared, copies};
+use super::{Heard, Inode, News, Shared, copies};
 use crate::limits::{COME_BACK_MS, GATHER_WRITE_MAX, GATHERED_BYTES_MAX, HOLD_MS, ROOM_LEFT_MS, RUN_BLOCKS};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -123,7 +123,7 @@ pub enum Stay {
 }
 
 /// Whether a file is held still.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asking {
     NotHeld,
     /// Another lane tells it, or asks.
@@ -131,7 +131,7 @@ pub enum Asking {
     /// It is, as of now; or nothing waits.
     Known,
     /// It is to be asked, and what came of it to be said.
-    Begun,
+    Begun(News),
 }
 
 /// What is to be done before nothing of a file waits.
@@ -237,6 +237,26 @@ impl Shared {
         if is_full { Stay::Full } else { Stay::Here }
     }
 
+    /// Where an append lands that stays here: where the file ends, as long as all of it that this mount wrote is marked.
+    pub(crate) fn append_stays_at(&self, ino: Ino, now: Millis) -> Option<u64> {
+        let inode = self.inodes.get(ino).filter(|inode| self.limits.gathers && inode.gathers(now))?;
+        inode.knows_appends().then(|| inode.size())
+    }
+
+    /// The same of one that is about to land there: no other write comes between.
+    pub(crate) fn gathers_at_end(
+        &mut self,
+        ino: Ino,
+        at: u64,
+        data: &[u8],
+        (now, wall): (Millis, Timestamp),
+    ) -> Stay {
+        match self.append_stays_at(ino, now) {
+            Some(end) if end == at => self.gathers(ino, at, data, (now, wall)),
+            _ => Stay::Goes,
+        }
+    }
+
     /// Whoever goes on needs what waits to be with its targets: a lane is to bring it there, and to give what came of it to
     /// [`Shared::was_put`]. `canary`: *puts-unheard*.
     pub(crate) fn begin_put(&mut self, ino: Ino, now: Millis) -> Put {
@@ -266,10 +286,7 @@ impl Shared {
         match (inode.hold.is_some(), inode.is_being_told()) {
             (false, _) => Asking::NotHeld,
             (true, true) => Asking::Busy,
-            (true, false) => {
-                inode.begin_asking();
-                Asking::Begun
-            }
+            (true, false) => inode.begin_asking().map_or(Asking::NotHeld, Asking::Begun),
         }
     }
 
@@ -355,12 +372,13 @@ impl Shared {
     /// Nothing of the file stays until [`Shared::gathers_again`].
     pub(crate) fn stops_gathering(&mut self, ino: Ino) -> bool {
         let Some(inode) = self.inodes.get_mut(ino) else { return false };
-        let is_held = inode.hold.is_some() || inode.run.is_some();
-        if is_held {
+        // Also of one that is not held: by and by it may be, as it was asked for.
+        let may_stay = self.limits.gathers || inode.hold.is_some() || inode.run.is_some();
+        if may_stay {
             let run = inode.run.get_or_insert_default();
             run.stops = run.stops.saturating_add(1);
         }
-        is_held
+        may_stay
     }
 
     pub(crate) fn gathers_again(&mut self, ino: Ino) {

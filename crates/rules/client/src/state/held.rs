@@ -80,7 +80,7 @@ impl Inode {
             let known = self.layout.as_ref().map_or(0, |layout| layout.floor(chunk));
             let known = known.max(self.held.get(chunk).copied().unwrap_or(0));
             // It was written: that nothing is there is looked into, whatever is remembered of it.
-            self.too_short += u64::from(*size < known.max(WRITTEN));
+            self.too_short += u32::from(*size < known.max(WRITTEN));
             self.hold(*chunk, point, *size);
         }
     }

@@ -31,6 +31,8 @@ pub struct News {
     at: Timestamp,
     /// The mount wishes to go on holding the file.
     pub keeps: bool,
+    /// As [`Hold::number`], where it is told.
+    hold: u64,
 }
 
 impl News {
@@ -46,8 +48,13 @@ impl News {
     }
 
     /// Nothing, of a file that is to be held still.
-    pub fn nothing_yet() -> Self {
-        Self { keeps: true, ..Self::default() }
+    pub fn nothing_yet(hold: u64) -> Self {
+        Self { keeps: true, hold, ..Self::default() }
+    }
+
+    /// Nothing, of this hold, or of one before it.
+    pub fn of_hold(hold: u64) -> Self {
+        Self { hold, ..Self::default() }
     }
 
     /// The request that tells it, and how far chunk files were written.
@@ -68,6 +75,8 @@ impl News {
             set,
             at: self.at,
             keeps: self.keeps.then_some(true),
+            wishes: None,
+            hold: (self.hold > 0).then_some(self.hold),
         }
     }
 
@@ -105,6 +114,9 @@ pub struct Hold {
     is_ending: bool,
     /// So often has a lane begun to tell it: whether the shard heard the earlier ones may not be known.
     tries: u32,
+    /// Which hold it is, if it was asked for: what is said of an earlier one, and comes late, is none about this one. 0: it is so
+    /// since the create.
+    pub number: u64,
     /// Its attributes were told after so many own changes of names: which files those are about is not always known.
     names: u64,
 }
@@ -133,8 +145,18 @@ impl Inode {
     pub fn begin_hold(&mut self, room: u32, good_until: Millis) {
         let (room, news) = (room as usize, News::default());
         let (is_being_told, is_ending, denied) = (false, false, None);
-        let hold = Hold { good_until, denied, room, news, is_being_told, is_ending, tries: 0, names: 0 };
-        self.hold = Some(Box::new(hold));
+        let (tries, number, names) = (0, 0, 0);
+        self.hold = Some(Box::new(Hold {
+            good_until,
+            denied,
+            room,
+            news,
+            is_being_told,
+            is_ending,
+            tries,
+            number,
+            names,
+        }));
     }
 
     /// Is all that is so of it known here, and nowhere else?
@@ -221,14 +243,14 @@ impl Inode {
         hold.is_being_told = true;
         hold.is_ending |= !keeps;
         hold.tries += 1;
-        Some(News { keeps, ..hold.news.clone() })
+        Some(News { keeps, hold: hold.number, ..hold.news.clone() })
     }
 
-    /// A lane asks whether it is held still, as if it told it.
-    pub fn begin_asking(&mut self) {
-        if let Some(hold) = &mut self.hold {
-            hold.is_being_told = true;
-        }
+    /// A lane asks whether it is held still, as if it told it: with which question.
+    pub fn begin_asking(&mut self) -> Option<News> {
+        let hold = self.hold.as_mut()?;
+        hold.is_being_told = true;
+        Some(News::nothing_yet(hold.number))
     }
 
     /// Nothing came of that, and nothing is told by it.
@@ -368,8 +390,18 @@ impl Inode {
 pub struct ToTell {
     pub ino: Ino,
     pub node: NodeId,
+    pub why: Why,
+}
+
+/// Why it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
     /// Somebody waits for it.
-    pub is_asked: bool,
+    Asked,
+    /// It has been held for long enough.
+    Old,
+    /// It is not held, and asked for.
+    Wished,
 }
 
 /// Of all files: which are to be told.
@@ -383,6 +415,10 @@ pub struct Holds {
     questions: VecDeque<Ino>,
     /// Somebody has asked for these before it was known here that they are held, if they are: they are not.
     asked: BTreeSet<Ino>,
+    /// The mount would like to hold these.
+    wishes: VecDeque<Ino>,
+    /// A lane asks for one.
+    wishing: bool,
     /// Servers that are being told something.
     telling: BTreeSet<NodeId>,
     /// Creates on their way whose answers may give holds.
@@ -447,6 +483,11 @@ impl Holds {
         }
     }
 
+    /// The mount would like to hold it.
+    pub fn wish(&mut self, ino: Ino) {
+        self.wishes.push_back(ino);
+    }
+
     /// So many are waited for.
     pub fn asked_count(&self) -> usize {
         self.questions.len()
@@ -458,25 +499,41 @@ impl Holds {
         let asked = self.questions.iter().position(|ino| free(ino).is_some());
         let mut old = self.by_age.iter().take_while(|(since, _)| now.since(*since) >= HOLD_TELL_MS);
         let old = if asked.is_some() { None } else { old.position(|(_, ino)| free(ino).is_some()) };
-        let ino = match (asked, old) {
-            (Some(at), _) => self.questions.remove(at)?,
-            (None, at) => self.by_age.remove(at?)?.1,
+        let (ino, why) = match (asked, old) {
+            (Some(at), _) => (self.questions.remove(at)?, Why::Asked),
+            (None, Some(at)) => (self.by_age.remove(at)?.1, Why::Old),
+            (None, None) => return self.next_wish(node),
         };
-        if asked.is_none() {
+        if why == Why::Old {
             self.shards.entry(ino.shard()).and_modify(|count| *count -= 1);
             self.shards.retain(|_, count| *count > 0);
         }
         let node = node(ino)?;
         self.telling.insert(node);
-        Some(ToTell { ino, node, is_asked: asked.is_some() })
+        Some(ToTell { ino, node, why })
+    }
+
+    /// What is to be asked for next: by one lane at most, so that the others tell what somebody waits for, and beside what is told
+    /// to the same server.
+    fn next_wish(&mut self, node: impl Fn(Ino) -> Option<NodeId>) -> Option<ToTell> {
+        if self.wishing {
+            return None;
+        }
+        let at = self.wishes.iter().position(|ino| node(*ino).is_some())?;
+        let ino = self.wishes.remove(at)?;
+        self.wishing = true;
+        Some(ToTell { ino, node: node(ino)?, why: Why::Wished })
     }
 
     /// It was told, or is to be told again.
     pub fn tried(&mut self, tried: &ToTell, again: bool, now: Millis) {
-        self.telling.remove(&tried.node);
-        match (again, tried.is_asked) {
-            (true, true) => self.ask(tried.ino, true),
-            (true, false) => {
+        match tried.why {
+            Why::Wished => self.wishing = false,
+            Why::Asked | Why::Old => _ = self.telling.remove(&tried.node),
+        }
+        match (again, tried.why) {
+            (true, Why::Asked) => self.ask(tried.ino, true),
+            (true, Why::Old) => {
                 // It is the oldest still.
                 self.by_age.push_front((Millis(now.0.saturating_sub(HOLD_TELL_MS)), tried.ino));
                 *self.shards.entry(tried.ino.shard()).or_default() += 1;
@@ -506,6 +563,7 @@ impl Holds {
     /// The session that held them has ended.
     pub fn clear(&mut self) {
         let telling = core::mem::take(&mut self.telling);
-        *self = Self { creating: self.creating, telling, names: self.names, ..Self::default() };
+        let Self { creating, names, wishing, .. } = *self;
+        *self = Self { creating, telling, names, wishing, ..Self::default() };
     }
 }

@@ -3,7 +3,7 @@
 
 use super::pages::Pages;
 use super::{Answered, Point};
-use super::{Hold, Mark, Run};
+use super::{Hold, HoldWish, Mark, Run};
 use crate::limits::UNCUT_MAX;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -67,6 +67,8 @@ pub struct Inode {
     pub hold: Option<Box<Hold>>,
     /// What was written to it and waits for more.
     pub run: Option<Box<Run>>,
+    /// How it is written, if it is not held, and whether it is asked for.
+    pub wish: Option<Box<HoldWish>>,
     /// Unsynced writes, one for each target.
     pub unsynced: Vec<Unsynced>,
     /// 512-byte blocks of the chunk files written.
@@ -78,9 +80,9 @@ pub struct Inode {
     /// The layout that was known before those were looked at.
     pub held_at: Point,
     /// Counts how often a sync found less than that: something is lost, or the file was cut since.
-    pub too_short: u64,
+    pub too_short: u32,
     /// What was found up to there was looked at.
-    pub too_short_settled: u64,
+    pub too_short_settled: u32,
     /// Counts how often what was to be told was not, for the file was cut since.
     pub held_voided: u32,
     /// Counts writes.

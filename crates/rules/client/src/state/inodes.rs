@@ -53,6 +53,7 @@ impl Inodes {
     /// must be told.
     pub fn disbelieve_all(&mut self) {
         for inode in self.table.values_mut() {
+            inode.wish = None;
             inode.disbelieve();
             (inode.layout, inode.inline) = (None, None);
             (inode.live, inode.live_size, inode.reserved) = (false, 0, 0);
@@ -141,6 +142,7 @@ impl Inodes {
 
     /// Nothing is held any more. Those of which something was not told.
     pub fn take_holds(&mut self) -> Vec<Ino> {
+        self.table.values_mut().for_each(|inode| inode.wish = None);
         let held = self.table.iter_mut().filter(|(_, inode)| inode.hold.is_some());
         let mut lost = Vec::new();
         for (ino, inode) in held {
@@ -228,6 +230,7 @@ impl Inodes {
             inode.holds_at(inode.looks_at());
         }
         inode.layout = None;
+        inode.wish = None;
         inode.mode = None;
         inode.live = false;
         inode.live_size = 0;

@@ -28,6 +28,7 @@ mod slot;
 mod stamps;
 mod strays;
 mod untold;
+mod wish;
 
 pub use acls::{Acl, Acls};
 pub use ahead::{Ahead, Aheads, AsOf, Place};
@@ -36,7 +37,7 @@ pub use gather::{Asking, Gathering, Put, Run, Stay};
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
-pub use hold::{Hold, Holds, News, ToTell};
+pub use hold::{Hold, Holds, News, ToTell, Why};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
 pub use kept::{Kept, LOOKS_AT_ONCE};
@@ -56,6 +57,7 @@ pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
 pub use strays::{Stray, Strays};
 pub use untold::Untold;
+pub use wish::{Given, Wish as HoldWish, Wished};
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
@@ -97,6 +99,10 @@ pub struct Spared {
     pub kept: u64,
     /// Small writes that went to their targets with others.
     pub gathered: u64,
+    /// Files that were asked for, to hold them,
+    pub holds_asked: u64,
+    /// and those that were.
+    pub holds_given: u64,
 }
 
 /// The state of a mount.

@@ -14,10 +14,14 @@ pub struct FakeHolds {
     pub room: Option<u32>,
     /// By which mount.
     pub by: BTreeMap<Ino, u64>,
+    /// Numbers of those that were asked for.
+    pub numbers: BTreeMap<Ino, u64>,
     /// Told again after a restart.
     pub reported: Vec<Ino>,
     /// Who wishes so goes on holding what he tells of.
     pub keeps: bool,
+    /// Who wishes so holds a file that he has open, and that nobody else asks for.
+    pub gives: bool,
     /// So often it says, of an empty word of who wishes so, that he does not; and how often it has.
     pub denies: usize,
     /// Goes into the next stamp.
@@ -27,7 +31,7 @@ pub struct FakeHolds {
 impl FakeHolds {
     /// Everything volatile is gone.
     pub fn restart(&mut self) {
-        *self = Self { room: self.room, keeps: self.keeps, ..Self::default() };
+        *self = Self { room: self.room, keeps: self.keeps, gives: self.gives, ..Self::default() };
     }
 
     /// A request has come.
@@ -73,8 +77,15 @@ impl Shard {
     /// What was kept of a file is told.
     pub fn is_told(&mut self, mount: u64, m: &Tell, targets: &mut Targets) -> Result<Vec<u8>, Refusal> {
         let Tell { ino, content, commit, set, at, .. } = m;
-        let is_held = self.holds.by.get(ino) == Some(&mount);
+        let (hold, known) = (m.hold.unwrap_or(0), self.holds.numbers.get(ino).copied());
+        let is_held = self.holds.by.get(ino) == Some(&mount) && known.is_none_or(|known| hold >= known);
         let is_empty = content.is_none() && commit.is_none() && *set == SetAttr::default();
+        if !is_held && is_empty && m.wishes == Some(true) && self.holds.gives {
+            self.holds.by.insert(*ino, mount);
+            self.holds.numbers.insert(*ino, hold);
+            self.holds.given = Some(0);
+            return self.attr_reply(*ino);
+        }
         if !is_held {
             return if is_empty { self.attr_reply(*ino) } else { Err(Status::NOT_HELD.into()) };
         }

@@ -70,3 +70,8 @@ pub fn read(lane: &FakeLane, file: &Opened, offset: u64, len: usize) -> alloc::v
     out.truncate(n);
     out
 }
+
+/// The time.
+pub fn clock(cluster: &core::cell::RefCell<Cluster>) -> u64 {
+    cluster.borrow().now
+}

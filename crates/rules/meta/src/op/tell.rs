@@ -21,11 +21,14 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Tell) -> Result<Done, Fail> {
         return Err(Refusal::with(Status::MALFORMED, text).into());
     }
     let mut inode = ctx.file(m.ino)?;
-    let teller = ctx.choose.teller(m.ino, inode.change);
+    let teller = ctx.choose.teller(m.ino, inode.change, m.hold.unwrap_or(0));
     let asks = m.keeps == Some(true) && is_empty(m);
     // Nobody has looked into it: he holds it once more, before he brings what he has for it.
     let again = teller == Teller::PassedOver && m.keeps == Some(true) && ctx.choose.holds_again(m.ino);
+    // Content that is in the metadata is not kept by a hold that begins late.
+    let is_wished = m.wishes == Some(true) && is_empty(m) && !inode.layout.is_inline();
     let keeps = match teller {
+        _ if is_wished && ctx.choose.holds_as_wished() => true,
         // He is being passed over. As one who was, he may hold the file once more.
         Teller::Holder if asks && ctx.choose.may_be_held_again(m.ino) => {
             return Err(Fail::Wait(Need::Gate(Gate::Durable)));
@@ -104,6 +107,8 @@ mod tests {
             set: SetAttr::default(),
             at: Timestamp::default(),
             keeps: None,
+            wishes: None,
+            hold: None,
         }
     }
 

@@ -71,6 +71,12 @@ impl Ends {
         end.behind.remove(&client) || unasked
     }
 
+    /// Was a range of it given to anybody but `client`? What he writes there may come late.
+    pub fn are_of_others(&self, ino: Ino, client: ClientId) -> bool {
+        let is_other = |(given, _): &(ClientId, Slot)| *given != client;
+        self.files.get(&ino).is_some_and(|end| end.given.keys().any(is_other))
+    }
+
     /// How many files are appended to.
     pub fn len(&self) -> usize {
         self.files.len()

@@ -31,11 +31,19 @@ pub enum Unreported {
     Silent,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HeldBy {
+    client: ClientId,
+    /// As which of his holds, as he counts those that he asks for: see [`Tell::hold`]. 0: from its create, or he has told so
+    /// after a restart.
+    hold: u64,
+}
+
 /// Of a shard.
 #[derive(Debug, Default)]
 pub struct FilesHeld {
     /// Of each the row says that it may be held.
-    by_ino: BTreeMap<Ino, ClientId>,
+    by_ino: BTreeMap<Ino, HeldBy>,
     by_client: BTreeMap<ClientId, BTreeSet<Ino>>,
     /// No longer held, with nothing told: their rows say still that they may be.
     unheld: BTreeSet<Ino>,
@@ -46,6 +54,8 @@ pub struct FilesHeld {
     /// Files of silent holders, and the record by which their rows say so no longer.
     pub(super) passing: BTreeMap<Ino, LogIndex>,
     pub(super) passed: PassedOver,
+    /// So many were held because their mounts asked for it.
+    given: u64,
 }
 
 impl FilesHeld {
@@ -65,24 +75,34 @@ impl FilesHeld {
 
     /// Does `client` hold it?
     pub fn is_by(&self, ino: Ino, client: ClientId) -> bool {
-        self.by_ino.get(&ino) == Some(&client)
+        self.client(ino) == Some(client)
+    }
+
+    /// The same, where he tells of this hold: what he said of an earlier one is over.
+    pub fn is_told_by(&self, ino: Ino, client: ClientId, hold: u64) -> bool {
+        self.by_ino.get(&ino).is_some_and(|by| by.client == client && by.hold <= hold)
     }
 
     /// Who holds it.
     pub(super) fn client(&self, ino: Ino) -> Option<ClientId> {
-        self.by_ino.get(&ino).copied()
+        self.by_ino.get(&ino).map(|by| by.client)
     }
 
     /// Who holds it, if that is not `client`.
     pub fn other(&self, ino: Ino, client: ClientId) -> Option<ClientId> {
-        self.by_ino.get(&ino).copied().filter(|holder| *holder != client)
+        self.client(ino).filter(|holder| *holder != client)
+    }
+
+    /// So many were held because their mounts asked for it.
+    pub fn given(&self) -> u64 {
+        self.given
     }
 
     /// What `client` is to wait for, of a file that may be held.
     pub fn holder(&self, ino: Ino, client: ClientId, unreported: Unreported) -> Holder {
-        match (self.by_ino.get(&ino), unreported) {
-            (Some(holder), _) if *holder == client => Holder::NoOther,
-            (Some(holder), _) => Holder::Other(*holder),
+        match (self.client(ino), unreported) {
+            (Some(holder), _) if holder == client => Holder::NoOther,
+            (Some(holder), _) => Holder::Other(holder),
             // Also where all have reported meanwhile: a power cut brings back that it may be held, and somebody reports it then.
             (None, _) if self.is_passing(ino) => Holder::Other(ClientId(0)),
             (None, Unreported::Awaited) => Holder::Unknown,
@@ -92,15 +112,15 @@ impl FilesHeld {
         }
     }
 
-    fn hold(&mut self, ino: Ino, client: ClientId) {
-        self.by_ino.insert(ino, client);
+    fn hold(&mut self, ino: Ino, client: ClientId, hold: u64) {
+        self.by_ino.insert(ino, HeldBy { client, hold });
         self.by_client.entry(client).or_default().insert(ino);
         self.unheld.remove(&ino);
     }
 
     /// `client` holds it no longer; `true`: he did.
     pub(super) fn end(&mut self, ino: Ino, client: ClientId) -> bool {
-        if self.by_ino.get(&ino) != Some(&client) {
+        if !self.is_by(ino, client) {
             return false;
         }
         self.by_ino.remove(&ino);
@@ -170,7 +190,7 @@ impl FilesHeld {
 impl Shard {
     #[cfg(test)]
     pub fn makes_held(&mut self, ino: Ino, client: ClientId) {
-        self.files_held.hold(ino, client);
+        self.files_held.hold(ino, client, 0);
     }
 
     /// What is to be known for a run.
@@ -180,6 +200,7 @@ impl Shard {
             makes: self.may_hold(host, request),
             keeps: self.may_keep(host, request),
             again: self.may_hold_again(host, request),
+            wished: self.may_hold_as_wished(host, request),
             faults: Faults::of(&host.config),
         }
     }
@@ -227,6 +248,29 @@ impl Shard {
             && !host.events.is_asked(client, m.ino)
     }
 
+    /// May the asker hold a file from now on that it writes to, as it wishes? Only where nobody else knows anything of it that
+    /// he may use later: as after a create.
+    fn may_hold_as_wished<S: Store>(&self, host: &Host<S>, request: &Request) -> bool {
+        let MetaRequest::Tell(m) = &request.message else { return false };
+        let (ino, client) = (m.ino, request.peer.client);
+        if m.wishes != Some(true) || host.leases.wishes(request.reply_to).is_none() {
+            return false;
+        }
+        if self.files_held.is_told_by(ino, client, m.hold.unwrap_or(0)) {
+            // The answer to an earlier wish was lost: he has kept nothing by it, and nobody has looked.
+            return self.goes_on(host, ino, client);
+        }
+        let is_alone = !self.opens.others(ino, client) || host.config.canary_holds_beside;
+        is_alone
+            && self.opens.writes(ino, client)
+            && !self.files_held.has(ino)
+            && !self.waits.is_awaited(For::Holder(ino))
+            && !host.events.is_asked(client, ino)
+            && self.is_settled_but_for(ino, client)
+            && !self.ends.are_of_others(ino, client)
+            && self.may_hold_more(host, client)
+    }
+
     /// `client` has made a file, and perhaps holds it: so many bytes of its content may stay with it.
     pub(super) fn begin_holding<S: Store>(
         &mut self,
@@ -240,7 +284,7 @@ impl Shard {
             self.files_held.note_unheld(ino, host.now);
             return None;
         }
-        self.files_held.hold(ino, client);
+        self.files_held.hold(ino, client, 0);
         Some(most)
     }
 
@@ -256,7 +300,7 @@ impl Shard {
             let is_own = self.opens.writes(ino, client) && self.files_held.other(ino, client).is_none();
             let may_be = |inode: crate::row::Inode| inode.flags & MAY_BE_HELD != 0;
             if is_own && self.inode(host, ino)?.is_some_and(may_be) {
-                self.files_held.hold(ino, client);
+                self.files_held.hold(ino, client, 0);
                 // Who waits for it already had nobody asked.
                 self.holder_over(host, ino);
             }
@@ -275,8 +319,11 @@ impl Shard {
     ) -> Option<u32> {
         if done.holds.is_some() {
             // If it was passed over it is no longer.
-            self.files_held.hold(m.ino, client);
-        } else if self.files_held.end(m.ino, client) {
+            self.files_held.hold(m.ino, client, m.hold.unwrap_or(0));
+            self.files_held.given += u64::from(m.wishes == Some(true));
+        } else if self.files_held.is_told_by(m.ino, client, m.hold.unwrap_or(0))
+            && self.files_held.end(m.ino, client)
+        {
             self.holder_over(host, m.ino);
         }
         if done.holds.is_some() || !is_empty(m) {
@@ -315,7 +362,7 @@ impl Shard {
     pub(super) fn forget_held<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) {
         self.files_held.unheld.remove(&ino);
         self.files_held.passed.forget(ino);
-        if let Some(client) = self.files_held.by_ino.get(&ino).copied() {
+        if let Some(client) = self.files_held.client(ino) {
             self.files_held.end(ino, client);
             self.holder_over(host, ino);
         }

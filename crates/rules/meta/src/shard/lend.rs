@@ -122,8 +122,17 @@ impl Shard {
     /// Is what is open known, and nothing to come of this inode that no request announces? (Who wrote to chunks may leave more
     /// than it told.)
     fn is_settled(&self, ino: Ino) -> bool {
+        !self.has_writer_row(ino) && self.is_quiet(ino)
+    }
+
+    /// The same, where `client` writes to its chunks.
+    pub(super) fn is_settled_but_for(&self, ino: Ino, client: ClientId) -> bool {
+        let mut writers = self.writers.range((ino, ClientId(0))..=(ino, ClientId(u64::MAX)));
+        writers.all(|(_, writer)| *writer == client) && self.is_quiet(ino)
+    }
+
+    fn is_quiet(&self, ino: Ino) -> bool {
         self.grace.knows_opens()
-            && !self.has_writer_row(ino)
             && !self.ceasing.contains_key(&ino)
             && !self.growths.contains(&ino)
             && !self.trimming.contains(&ino)

@@ -69,6 +69,8 @@ pub struct Holding {
     pub keeps: bool,
     /// Or hold it once more, if nobody else has it open?
     pub again: bool,
+    /// Does the asker, who has the file open for writing and wishes to, hold it from now on?
+    pub wished: bool,
     /// What is wrong about them.
     pub faults: Faults,
 }
@@ -206,8 +208,8 @@ impl Choose for Live<'_> {
         self.held.is_passing(ino)
     }
 
-    fn teller(&self, ino: Ino, change: u64) -> Teller {
-        if self.held.is_by(ino, self.client) || self.holding.faults.takes_late_tells {
+    fn teller(&self, ino: Ino, change: u64, hold: u64) -> Teller {
+        if self.held.is_told_by(ino, self.client, hold) || self.holding.faults.takes_late_tells {
             return Teller::Holder;
         }
         let Some(known) = self.held.passed.change(ino, self.client) else { return Teller::Other };
@@ -228,6 +230,10 @@ impl Choose for Live<'_> {
     fn holds_again(&mut self, ino: Ino) -> bool {
         let again = self.holding.again && !self.opens.others(ino, self.client);
         note(&mut self.choices.keeps, again)
+    }
+
+    fn holds_as_wished(&mut self) -> bool {
+        note(&mut self.choices.keeps, self.holding.wished)
     }
 
     fn is_full(&self) -> bool {

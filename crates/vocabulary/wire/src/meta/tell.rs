@@ -22,6 +22,11 @@ crate::message! {
     } tags {
         /// The mount wishes to go on holding the file.
         1 => pub keeps: Option<bool>,
+        /// Nothing is told: the mount has the file open for writing, holds it not, as far as it knows, and would like to.
+        2 => pub wishes: Option<bool>,
+        /// Which hold this is about, of those that were asked for: numbers of a session rise, and absent is the one from the
+        /// create. So a word about an earlier one that comes late does not end this one, nor is carried out.
+        3 => pub hold: Option<u64>,
     }
 }
 

@@ -91,7 +91,7 @@ fn whoever_needs_the_bytes_has_them() {
         }),
         ("a write elsewhere", |lane, file| write(lane, file, 0, &[1])),
         ("append", |lane, file| {
-            let how = WriteHow { append: true, ..WriteHow::default() };
+            let how = WriteHow { append: true, sync: true, ..WriteHow::default() };
             block_on(lane.write(file.handle, 0, b"more", how)).unwrap();
         }),
         ("truncate", |lane, file| {

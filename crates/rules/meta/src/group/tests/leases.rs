@@ -6,6 +6,7 @@ mod held;
 mod kept;
 mod passed;
 mod rows;
+mod wished;
 
 use crate::testing::*;
 use crate::*;

@@ -14,11 +14,12 @@ pub(super) fn writes(parent: Ino, text: &str, open_seq: u64) -> Create {
 
 pub(super) fn tell(ino: Ino, mode: u32) -> Tell {
     let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-    Tell { ino, content: None, commit: None, set, at: Timestamp::default(), keeps: None }
+    Tell { set, ..nothing(ino) }
 }
 
 pub(super) fn nothing(ino: Ino) -> Tell {
-    Tell { ino, content: None, commit: None, set: SetAttr::default(), at: Timestamp::default(), keeps: None }
+    let (set, at) = (SetAttr::default(), Timestamp::default());
+    Tell { ino, content: None, commit: None, set, at, keeps: None, wishes: None, hold: None }
 }
 
 pub(super) fn is_flagged(bed: &Bed, ino: Ino) -> bool {
