@@ -157,11 +157,18 @@ pub const MARKERS: &[&str] = &[
     "a run was put",
     "a write stayed with the mount",
     "a file that is written in pieces was looked at",
+    "a file was opened again and written in pieces",
+    "a file that another mount had made was written in pieces",
+    "a piece was appended",
+    "a piece was appended by another mount",
+    "another mount moved a file that is written in pieces",
     "a file of which something may be lost was looked at",
 ];
 
 /// Situations that are reached too seldom to be asked of 400 seeds.
 pub const RARE: &[&str] = &[
+    "a connection stuck",
+    "what was held back arrived",
     // Until mounts keep small writes: they ask for no promise yet.
     "a target promised room",
     "a target had no room to promise",
@@ -188,7 +195,8 @@ pub const RARE: &[&str] = &[
     "a shard forgot an open of which nobody was told",
     "who told of a held file did not hear that it had",
     "what a holder kept who was passed over was told late",
-    "a mount that was not passed over lost what it kept",
+    "what a mount had kept was lost with the file",
+    "what a mount had kept was lost while nobody served the file",
     "a kill lost what was with the mount only",
     "an eviction lost what was with the mount only",
     "a write came later than it counts",

@@ -198,6 +198,8 @@ pub struct Hub {
     pub last_deed: u64,
     /// Chaos is over.
     pub calm: bool,
+    /// When that will be.
+    pub calm_from: u64,
     /// The first violation.
     pub failure: Option<String>,
     last_call: CallId,
@@ -272,6 +274,7 @@ impl Hub {
             afar: BTreeMap::new(),
             last_deed: 0,
             calm: false,
+            calm_from: u64::MAX,
             failure: None,
             last_call: 0,
         }

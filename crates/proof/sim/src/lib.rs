@@ -37,6 +37,7 @@ mod port;
 mod program;
 mod queue;
 mod reckon;
+mod reopened;
 mod rivals;
 mod storaged;
 mod task;

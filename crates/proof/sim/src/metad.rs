@@ -406,17 +406,26 @@ impl Metad {
 
     /// What its rows say of an inode.
     pub fn row_of(&self, ino: Ino) -> Option<Seen> {
+        self.inode(ino).map(|inode| Seen::of(&inode.attr(ino)))
+    }
+
+    /// Does its row say that somebody may hold it?
+    pub fn may_be_held(&self, ino: Ino) -> bool {
+        self.inode(ino).is_some_and(|inode| inode.flags & skep_meta::MAY_BE_HELD != 0)
+    }
+
+    fn inode(&self, ino: Ino) -> Option<skep_meta::Inode> {
         let mut key = Vec::from(ino.shard().0.to_be_bytes());
         key.push(INODE_TABLE);
         key.extend(ino.0.to_be_bytes());
         let behind = [&key[..], &[0]].concat();
-        let mut seen = None;
+        let mut found = None;
         // A scan leaves no trace of what was read, as the server would.
         let _ = self.server()?.store().scan(&key, &behind, &mut |_, value| {
-            seen = skep_meta::Inode::from_bytes(value).ok().map(|inode| Seen::of(&inode.attr(ino)));
+            found = skep_meta::Inode::from_bytes(value).ok();
             true
         });
-        seen
+        found
     }
 
     /// Appends what was answered already.
@@ -564,11 +573,20 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
         let is_empty = m.content.is_none() && m.commit.is_none() && m.set == SetAttr::default();
         // It is held from its create, or from when that was asked for, to the word that ends that.
         let keeps = command.choices.keeps == Some(true);
-        if is_empty && keeps {
+        if keeps {
+            hub.tells.is_flagged(m.ino, at, true);
+        }
+        let begins = is_empty && keeps;
+        if begins {
             hub.tells.begins(m.ino, at);
-        } else if !hub.tells.tells(m.ino, at, keeps) {
+        }
+        let asks = is_empty && m.keeps == Some(true);
+        if !(begins || asks || hub.tells.tells(m.ino, at, keeps)) {
             hub.fail(format!("record {} tells of inode {}, which was told of before", record.seq, m.ino.0));
         }
+    }
+    if let Action::Internal(Internal::Unheld(m)) = &command.action {
+        m.inos.iter().for_each(|ino| hub.tells.is_flagged(*ino, at, false));
     }
     if let Err(what) = hub.record(at, record.shard, &command) {
         hub.fail(format!("record {}: {what}", record.seq));

@@ -45,6 +45,8 @@ pub struct Mgmtd {
     outdated: bool,
     /// It was put back from a backup.
     was_restored: bool,
+    /// When each session was opened, or renewed last.
+    heard: BTreeMap<ClientId, u64>,
     /// To whom each id of a session was given.
     given: BTreeMap<ClientId, Uuid>,
 }
@@ -69,6 +71,7 @@ impl Mgmtd {
             newest: None,
             outdated: false,
             was_restored: false,
+            heard: BTreeMap::new(),
             given: BTreeMap::new(),
         }
     }
@@ -113,8 +116,12 @@ impl Mgmtd {
         self.registry.step(hub.millis(), input, &mut out);
         self.finish(&out, hub);
         match out.answers.pop() {
-            Some((_, Ok(Answer::Body(body)))) => Ok(body),
+            Some((_, Ok(Answer::Body(body)))) => {
+                renews.into_iter().for_each(|client| self.is_heard(client, hub));
+                Ok(body)
+            }
             Some((_, Ok(Answer::Session(mut session)))) => {
+                self.is_heard(session.client, hub);
                 self.check_given(session.client, opens.unwrap_or_default(), hub);
                 session.token = token(session.client);
                 Ok(session.to_bytes())
@@ -125,6 +132,16 @@ impl Mgmtd {
             }
             None => Err(Refusal::with(Status::MALFORMED, "mgmtd gave no answer")),
         }
+    }
+
+    fn is_heard(&mut self, client: ClientId, hub: &Hub) {
+        self.heard.insert(client, hub.now);
+    }
+
+    /// Does this session live, and was it heard since? Then what was before is no reason to end it.
+    pub fn has_heard_since(&self, client: ClientId, since: u64) -> bool {
+        let lives = self.registry.state().sessions.contains_key(&client);
+        lives && self.heard.get(&client).is_some_and(|at| *at >= since)
     }
 
     /// No two mounts have one id.

@@ -4,14 +4,16 @@
 use crate::Canary;
 use crate::deeds::Theme;
 use crate::hub::{Hub, LaneId};
+use crate::network::From;
 use crate::together::STEPS_FROM;
 use crate::world::{LANES, is_hearer};
 use skep_model::Rng;
-use skep_types::{NodeId, ShardId};
+use skep_types::{Decode, Ino, NodeId, Reader, ShardId};
 use skep_wire::Message;
 use skep_wire::meta::{
     Close, Create, GetAttr, Link, List, Lookup, MakeNode, RemoveDir, Rename, Tell, Unlink,
 };
+use skep_wire::storage::WriteChunk;
 
 /// Tells this drawing from all others of a seed.
 const SALT: u64 = 0x4d4f_4d45;
@@ -43,6 +45,12 @@ const LATE_CLOSES: u64 = 300;
 const LATE_CLOSE_MS: u64 = 200;
 /// Of a thousand answers to who tells what was held so many are lost.
 const IN_VAIN: u64 = 500;
+/// Of a hundred writes that stay with their mount so many stick on their way to a target.
+const STICKS: u64 = 15;
+/// For so long, in milliseconds.
+pub const STICKS_MS: (u64, u64) = (1_000, 12_000);
+/// Of a hundred of those so many are of a mount that stands still meanwhile.
+const STICKS_AND_STOPS: u64 = 85;
 /// Of a hundred looks so many are at the name that such a change was about.
 const EYED: u64 = 50;
 
@@ -281,6 +289,41 @@ impl Hub {
         }
         self.coverage.hit("an answer was held up on its way");
         Some(self.now + self.rng.below(OVERTAKEN_MS))
+    }
+
+    /// Something of this file waits: it may stick where it goes to its target next.
+    pub fn may_stick(&mut self, ino: Ino) {
+        if self.is_about(Moment::PassedOver) && !self.calm && self.rng.percent(STICKS) {
+            self.pieces.sticks = Some(ino);
+        }
+    }
+
+    /// Is that so of this file?
+    pub fn is_to_stick(&self, ino: Ino) -> bool {
+        self.pieces.sticks == Some(ino) && self.pieces.is_free(ino)
+    }
+
+    /// Does the connection stick on which a client sends this, until when, and for which client? Where seeds are about who is passed
+    /// over, what waited goes to its target, and its mount stands still for less or more than it takes: others look and write.
+    pub fn sticks(&mut self, from: From, kind: u16, body: &[u8]) -> Option<(u32, u64)> {
+        let From::Lane(lane) = from else { return None };
+        if kind != WriteChunk::KIND || self.calm || !self.is_about(Moment::PassedOver) {
+            return None;
+        }
+        let write = WriteChunk::decode(&mut Reader::new(body)).ok()?;
+        let ino = write.chunk.ino;
+        if write.later != Some(true) || !self.is_to_stick(ino) {
+            return None;
+        }
+        self.pieces.sticks = None;
+        let term = self.lending.most_ms;
+        let stands_still = term + self.rng.below(2 * term);
+        let ms = (stands_still * 3 / 4 + self.rng.below(term)).clamp(STICKS_MS.0, STICKS_MS.1);
+        if self.rng.percent(STICKS_AND_STOPS) {
+            self.pieces.stops = Some((lane.life, stands_still));
+            self.pieces.eyes(ino, self.now + ms.max(stands_still));
+        }
+        Some((lane.life, (self.now + ms).min(self.calm_from)))
     }
 
     /// The name that is worth a look.

@@ -4,6 +4,7 @@
 //! connection of the same lane is heard by the daemon.
 
 mod ends;
+mod sticks;
 
 pub use ends::End;
 
@@ -81,6 +82,8 @@ pub struct Flight {
     deposed: Option<u64>,
     /// It came before.
     is_second: bool,
+    /// Its connection stuck.
+    held_back: bool,
 }
 
 #[derive(Debug, Default)]
@@ -121,6 +124,8 @@ pub struct Network {
     up: BTreeMap<NodeId, u64>,
     /// Ways (from whom, to whom) on which nothing passes, and until when.
     partitions: BTreeMap<(u32, u32), u64>,
+    /// Clients from which what they send to a server is held back until then.
+    sticks: BTreeMap<(u32, NodeId), u64>,
     /// Clients that are no more: nothing lands there.
     gone: BTreeSet<u32>,
     /// Requests at work whose connection is over, as daemons are to hear before anything newer.
@@ -235,6 +240,7 @@ impl Network {
             settled: false,
             deposed: None,
             is_second: false,
+            held_back: false,
         };
         self.launch(id, flight, hub, queue);
     }
@@ -266,6 +272,7 @@ impl Network {
             settled: false,
             deposed: None,
             is_second: false,
+            held_back: false,
         };
         self.launch(id, flight, hub, queue);
         id
@@ -294,6 +301,11 @@ impl Network {
         let (side, other) = (side_of(from), side_of_node(node));
         let (goes, comes) = (self.is_blocked(side, other, hub.now), self.is_blocked(other, side, hub.now));
         let delay = self.delay_of_request(flight.kind, hub);
+        if let Some((life, until)) = hub.sticks(from, flight.kind, &flight.body) {
+            self.stick(life, &[node], until, hub);
+        }
+        let held_until = self.held_until(from, node, hub.now);
+        flight.held_back = held_until.is_some();
         let connection = self.connections.entry((from, node)).or_default();
         if connection.broken || connection.number == 0 {
             let number = connection.number + 1;
@@ -313,7 +325,10 @@ impl Network {
             self.flights.remove(&id);
             return;
         }
-        let arrival = connection.last_arrival.max(hub.now + delay + hub.holds_up(flight.kind));
+        let mut arrival = connection.last_arrival.max(hub.now + delay + hub.holds_up(flight.kind));
+        if let Some(until) = held_until {
+            arrival = connection.behind(until.max(arrival));
+        }
         connection.last_arrival = arrival;
         self.come_twice(&flight, arrival, hub, queue);
         let kind = flight.kind;
@@ -405,11 +420,16 @@ impl Network {
         if flight.deposed.is_some_and(|due| hub.now < due) {
             return None;
         }
+        if self.is_held_back(id, hub, queue) {
+            return None;
+        }
+        let flight = self.flights.get_mut(&id)?;
         let (from, node, number) = (flight.from, flight.node, flight.connection);
         let (life, gone) = (self.up.get(&node).copied(), flight.settled);
         let same_life = flight.life.is_none_or(|known| Some(known) == life);
         // Nobody shakes hands for a sender that has gone: such a request was sent to an earlier life.
-        let no_handshake = gone && flight.life.is_none() && flight.launched_to != life;
+        let is_of_another = gone && flight.life.is_none() && flight.launched_to != life;
+        let no_handshake = is_of_another || Self::was_never_sent(flight);
         if life.is_none() || !same_life || no_handshake {
             let fresh = flight.life.is_none();
             let outcome = if fresh && !gone { Outcome::Unreachable } else { Outcome::Lost };
@@ -441,6 +461,10 @@ impl Network {
         if gone {
             hub.coverage.hit("a request arrived after its client gave it up");
             hub.say(format_args!("call {id} arrives late"));
+        }
+        if self.flights.get(&id).is_some_and(|flight| flight.held_back) {
+            hub.coverage.hit("what was held back arrived");
+            hub.say(format_args!("call {id} arrives, which was held back"));
         }
         if let Some(connection) = self.connections.get_mut(&(from, node))
             && connection.number == number

@@ -12,6 +12,8 @@ use std::rc::Rc;
 
 /// A look beside which more states were possible is not judged.
 const STATES_MAX: usize = 96;
+/// A file that is longer is written by nobody else.
+const TAKEN_UP_MAX: usize = 80_000;
 
 /// How such a file may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct Pieced {
     /// Looks since something of it was in doubt, and since it was closed.
     pub last_looks: u32,
     pub closed: bool,
+    /// Its writer appends.
+    pub appends: bool,
     /// Others have changed it: who has it open is shown that when he opens it again.
     pub is_of_all: bool,
     /// States that a loss may leave, the newest last: that is the one as answered.
@@ -91,6 +95,7 @@ impl Pieced {
             spoilt: false,
             last_looks: 0,
             closed: false,
+            appends: false,
             is_of_all: false,
             states: vec![empty],
             under_way: None,
@@ -98,6 +103,23 @@ impl Pieced {
             said: false,
             lookers: BTreeMap::new(),
         }
+    }
+
+    /// Is it closed, with all that was written to it, so that somebody may go on with it?
+    pub fn may_be_taken_up(&self) -> bool {
+        let is_whole = self.closed && !self.doubt && !self.said && self.states.len() == 1;
+        is_whole && !self.spoilt && self.len() <= TAKEN_UP_MAX
+    }
+
+    /// This mount writes it from now on, and may keep some of that to itself.
+    pub fn taken_up(&mut self, (life, client): (u32, ClientId), appends: bool) {
+        (self.life, self.client, self.appends) = (life, client, appends);
+        (self.closed, self.is_of_all, self.last_looks) = (false, false, 0);
+    }
+
+    /// An append has ended. Where something may be lost nobody can tell where the file ended for it: another one takes the place.
+    pub fn has_appended(&mut self) {
+        self.spoilt |= self.doubt;
     }
 
     /// How long it is, for who was answered all.
@@ -320,6 +342,25 @@ mod tests {
         synced.is_promised();
         synced.client_gone(1);
         assert!(finds(&mut synced, &all) && !finds(&mut synced, &none));
+    }
+
+    /// Goal: who takes a file up has what was written before, whatever becomes of his mount; what he writes goes with that.
+    #[test]
+    fn what_was_closed_stays_with_another_writer() {
+        let (all, more) = ([1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1, 1, 2, 2, 2, 2, 5, 5, 5, 5]);
+        let mut file = pieced();
+        file.closed = true;
+        assert!(!file.may_be_taken_up(), "some of it may be with its mount");
+        file.is_promised();
+        assert!(file.may_be_taken_up());
+        file.taken_up((3, ClientId(3)), true);
+        file.client_gone(1);
+        assert!(finds(&mut file, &all) && !finds(&mut file, &all[..4]) && !file.may_be_taken_up());
+        file.begins(write(8, 5), true);
+        file.ended(true, None);
+        assert!(finds(&mut file, &more) && !finds(&mut file, &all));
+        file.client_gone(3);
+        assert!(finds(&mut file, &more) && finds(&mut file, &all) && !finds(&mut file, &all[..4]));
     }
 
     /// Goal: a change by others of a file in doubt is there whatever is lost; and a sync that is good ends the doubt, but not

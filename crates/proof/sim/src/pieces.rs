@@ -17,8 +17,12 @@ use std::rc::Rc;
 
 /// Files at a time.
 const FILES: usize = 3;
-/// Of a hundred things that its maker does with one so many are no writes.
+/// Of a hundred things that its maker does with one so many are no writes; where seeds are about such files fewer, for most of
+/// them end what is held.
 const ASIDE: u64 = 14;
+const FEW_ASIDE: u64 = 6;
+/// Of a hundred writes of others so many are appends.
+const OTHERS_APPEND: u64 = 25;
 /// Bytes of a piece.
 const PIECES: [usize; 6] = [100, 500, 700, 2_000, 4_096, 6_000];
 /// Pieces that are written one after the other.
@@ -33,6 +37,10 @@ const STOPS: u64 = 15;
 const LAST_LOOKS: u32 = 8;
 /// For so long others look at a file whose mount stands still, in milliseconds.
 const EYED_MS: u64 = 3_000;
+/// Where seeds are about such files, of a hundred times that others would look so many do not: what is looked at is held no longer.
+const SELDOM: u64 = 80;
+/// Of a hundred bursts of a file that is held no longer so many end with its close.
+const CLOSED: u64 = 60;
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -47,6 +55,8 @@ pub struct Pieces {
     numbers: u64,
     /// The mount of this life is to stand still for so long.
     pub stops: Option<(u32, u64)>,
+    /// What goes to the target of this file is to stick on its way.
+    pub sticks: Option<Ino>,
     /// And this one is to be killed.
     pub kills: Option<u32>,
 }
@@ -59,6 +69,22 @@ impl Pieces {
         self.dirs.remove(&life);
     }
 
+    /// Is this a file that no program changes now? Then what goes to its target had waited for that.
+    pub fn is_free(&self, ino: Ino) -> bool {
+        self.files.iter().flatten().any(|file| file.ino == ino && !file.spoilt && file.turn.is_none())
+    }
+
+    /// Others look at this file until then.
+    pub fn eyes(&mut self, ino: Ino, until: u64) {
+        let at = self.files.iter().position(|file| file.as_ref().is_some_and(|file| file.ino == ino));
+        self.eyed = at.map(|at| (at, until));
+    }
+
+    /// A lane has a file open to write it.
+    pub fn opens(&mut self, by: (LaneId, usize), open: (Ino, u64, ClientId)) {
+        self.open.insert(by, open);
+    }
+
     /// The mount of this file was passed over as one that is not heard. `true`: something of it may be lost.
     pub fn is_passed(&mut self, ino: Ino) -> bool {
         let file = self.files.iter_mut().flatten().find(|file| file.ino == ino);
@@ -68,11 +94,11 @@ impl Pieces {
 
 /// What a piece of work is about.
 #[derive(Debug, Clone, Copy)]
-struct About {
-    at: usize,
-    ino: Ino,
-    client: ClientId,
-    own: bool,
+pub(crate) struct About {
+    pub at: usize,
+    pub ino: Ino,
+    pub client: ClientId,
+    pub own: bool,
 }
 
 /// What came of a turn.
@@ -135,7 +161,13 @@ impl Actor {
             Some((ino, own)) => {
                 let about = About { at, ino, client, own };
                 let writes = own && self.hub.borrow().pieces.open.contains_key(&(self.id, at));
-                if writes { self.write_burst(about).await } else { self.look_or_change(about).await }
+                if writes {
+                    self.write_burst(about).await
+                } else if self.takes_up(about).await {
+                    self.write_burst(About { own: true, ..about }).await
+                } else {
+                    self.look_or_change(about).await
+                }
             }
         }
     }
@@ -171,7 +203,10 @@ impl Actor {
         let (name, policy, cuts) = {
             let hub = &mut *self.hub.borrow_mut();
             hub.pieces.numbers += 1;
-            let inline_limit = hub.rng.pick(&[None, None, None, Some(1_000)]);
+            let inline_limit = match hub.is_about_pieces() {
+                true => hub.rng.pick(&[None, Some(1_000)]),
+                false => hub.rng.pick(&[None, None, None, Some(1_000)]),
+            };
             let targets = hub.rng.pick(&[1, 3]);
             let policy = Policy { chunk_size: CHUNK_MIN, targets, inline_limit, pool: PoolId(0) };
             (format!("piece{:x}", hub.pieces.numbers), policy, hub.cuts.len())
@@ -227,7 +262,11 @@ impl Actor {
     }
 
     /// With the file of this name.
-    fn with_pieced<T>(&self, about: About, with: impl FnOnce(&mut Pieced, &mut Hub) -> T) -> Option<T> {
+    pub(crate) fn with_pieced<T>(
+        &self,
+        about: About,
+        with: impl FnOnce(&mut Pieced, &mut Hub) -> T,
+    ) -> Option<T> {
         let hub = &mut *self.hub.borrow_mut();
         let is_it = |file: &Pieced| file.ino == about.ino;
         let mut file = hub.pieces.files[about.at].take_if(|file| is_it(file))?;
@@ -237,7 +276,7 @@ impl Actor {
     }
 
     /// Is what this lane was answered said of the file as it is, by a session that lives?
-    fn is_of_file(&self, about: About, file: &mut Pieced, hub: &Hub) -> bool {
+    pub(crate) fn is_of_file(&self, about: About, file: &mut Pieced, hub: &Hub) -> bool {
         let lives = |client: ClientId| hub.fields.living.contains(&client);
         if !lives(file.client) {
             file.may_have_lost();
@@ -247,7 +286,7 @@ impl Actor {
     }
 
     /// A lane's turn begins, with a change or without. `false`: another one has it, or it is over with the file.
-    fn begins_turn(&self, about: About, change: Option<Change>) -> bool {
+    pub(crate) fn begins_turn(&self, about: About, change: Option<Change>) -> bool {
         let begins = self.with_pieced(about, |file, hub| {
             let is_free = file.turn.is_none() && !file.spoilt && file.cuts == hub.cuts.len();
             if is_free {
@@ -365,8 +404,9 @@ impl Actor {
                 return Ok(());
             };
             let aside = {
-                let rng = &mut self.hub.borrow_mut().rng;
-                rng.percent(ASIDE).then(|| rng.pick(&ASIDES))
+                let hub = &mut *self.hub.borrow_mut();
+                let often = if hub.is_about_pieces() { FEW_ASIDE } else { ASIDE };
+                hub.rng.percent(often).then(|| hub.rng.pick(&ASIDES))
             };
             match aside {
                 Some(aside) => self.do_aside(about, handle, aside).await?,
@@ -378,7 +418,7 @@ impl Actor {
         let is_held = self.shared.borrow().inodes.get(about.ino).is_some_and(|inode| inode.hold.is_some());
         let open = {
             let hub = &mut *self.hub.borrow_mut();
-            let ends = !is_held && hub.rng.percent(25);
+            let ends = !is_held && hub.rng.percent(CLOSED);
             hub.pieces.open.get(&(self.id, about.at)).copied().filter(|(ino, ..)| ends && *ino == about.ino)
         };
         match open {
@@ -392,24 +432,34 @@ impl Actor {
         let drawn = self.with_pieced(about, |file, hub| {
             let len = file.len();
             let (piece, first) = (hub.rng.pick(&PIECES), 1 + hub.rng.below(250) as u8);
+            let often = if about.own { 100 } else { OTHERS_APPEND };
+            let appends = (file.appends || !about.own) && !file.is_in_doubt() && hub.rng.percent(often);
             let offset = match hub.rng.below(100) {
+                _ if appends => len,
                 _ if about.own && hub.rng.percent(85) => len,
                 // What may not be where it belongs yet is worth to be changed.
                 0..=59 => file.put() + hub.rng.below((len.saturating_sub(file.put()) + 1) as u64) as usize,
                 60..=94 => hub.rng.below(len as u64 + 1) as usize,
                 _ => len + hub.rng.below(3_000) as usize,
             };
-            (offset, pattern(first, piece), len > BYTES_MAX)
+            (offset, pattern(first, piece), len > BYTES_MAX, appends)
         });
-        let Some((offset, data, is_long)) = drawn else { return Ok(()) };
+        let Some((offset, data, is_long, append)) = drawn else { return Ok(()) };
         if is_long {
-            return self.do_aside(about, handle, Aside::Close).await;
+            // Whoever else has it open closes that handle himself.
+            let writer =
+                self.hub.borrow().pieces.open.get(&(self.id, about.at)).map(|(_, handle, _)| *handle);
+            return match writer == Some(handle) {
+                true => self.do_aside(about, handle, Aside::Close).await,
+                false => Ok(()),
+            };
         }
         let data = Rc::new(data);
         if !self.begins_turn(about, Some(Change::Write(offset, data.clone()))) {
             return Ok(());
         }
-        let written = self.lane.write(handle, offset as u64, &data, WriteHow::default()).await;
+        let how = WriteHow { append, ..WriteHow::default() };
+        let written = self.lane.write(handle, offset as u64, &data, how).await;
         let done = written.map(|n| {
             let is_whole = n == data.len();
             Done::Changed((!is_whole).then(|| Change::Write(offset, Rc::new(data[..n].to_vec()))))
@@ -419,10 +469,25 @@ impl Actor {
             hub.coverage.hit("a write stayed with the mount");
             if hub.is_about(Moment::PassedOver) && !hub.calm && hub.rng.percent(STOPS) {
                 hub.stands_still(self.id.life, about.at);
+            } else {
+                hub.may_stick(about.ino);
             }
         }
-        self.hub.borrow_mut().coverage.hit("a piece was written");
-        self.ends_turn(about, &format!("{} bytes at {offset}", data.len()), done)
+        self.hub.borrow_mut().coverage.hit(match (append, about.own) {
+            (true, true) => "a piece was appended",
+            (true, false) => "a piece was appended by another mount",
+            (false, _) => "a piece was written",
+        });
+        let ended = self.ends_turn(about, &format!("{} bytes at {offset}", data.len()), done);
+        if append {
+            self.with_pieced(about, |file, _| file.has_appended());
+        }
+        ended?;
+        // What waits goes to its target, and sticks there.
+        if self.hub.borrow_mut().is_to_stick(about.ino) {
+            return self.look_at_pieced(about, Some(handle)).await;
+        }
+        Ok(())
     }
 
     async fn do_aside(&self, about: About, handle: u64, aside: Aside) -> Result<(), Failed> {
@@ -496,6 +561,9 @@ impl Actor {
             file.turn = None;
             hub.say(format_args!("{} is told {moved:?} of the rename of inode {}", self.id, about.ino.0));
             if moved.is_ok() {
+                if !about.own {
+                    hub.coverage.hit("another mount moved a file that is written in pieces");
+                }
                 file.name = to;
             }
         });
@@ -506,7 +574,9 @@ impl Actor {
     async fn look_or_change(&self, about: About) -> Result<(), Failed> {
         let drawn = {
             let hub = &mut *self.hub.borrow_mut();
-            if hub.is_about(Moment::Gathering) && hub.rng.percent(70) {
+            let is_eyed = hub.pieces.eyed.is_some_and(|(at, until)| at == about.at && hub.now < until);
+            let is_rare = hub.is_about(Moment::Gathering) || hub.is_about(Moment::PassedOver) && !is_eyed;
+            if is_rare && hub.rng.percent(SELDOM) {
                 return Ok(());
             }
             let is_in_doubt = hub.pieces.files[about.at].as_ref().is_some_and(Pieced::is_in_doubt);
@@ -515,7 +585,8 @@ impl Actor {
         match drawn {
             0..=39 => return self.look_at_pieced(about, None).await,
             40..=64 => return self.stat_pieced(about).await,
-            65..=74 => return self.set_pieced(about, drawn < 69).await,
+            65..=71 => return self.set_pieced(about, drawn < 68).await,
+            72..=74 => return self.rename_pieced(about).await,
             _ => {}
         }
         let Ok(opened) = self.lane.open(about.ino, BOTH).await else { return Ok(()) };
@@ -552,6 +623,10 @@ impl Actor {
 }
 
 impl Hub {
+    fn is_about_pieces(&self) -> bool {
+        self.lending.moment.is_some_and(Moment::is_of_pieces)
+    }
+
     /// The mount of this life stands still for less or more than leases hold, and others look at what it has written.
     fn stands_still(&mut self, life: u32, at: usize) {
         let term = self.lending.most_ms;

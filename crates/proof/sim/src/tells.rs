@@ -15,6 +15,8 @@ pub struct Tells {
     since_cut: BTreeSet<Ino>,
     /// How many there had been when a mount had something to tell, and no lane had begun to tell it.
     before_news: BTreeMap<Ino, usize>,
+    /// The newest record of each by which its row says that nobody holds it, if none says since that somebody does.
+    unheld: BTreeMap<Ino, Place>,
 }
 
 impl Tells {
@@ -39,6 +41,7 @@ impl Tells {
     pub fn cut(&mut self, is_gone: impl Fn(Place) -> bool) -> bool {
         self.since_cut.clear();
         self.begun.values_mut().for_each(|begun| begun.retain(|(at, _)| !is_gone(*at)));
+        self.unheld.retain(|_, at| !is_gone(*at));
         let mut took = false;
         self.of.retain(|_, of| {
             took |= of.iter().any(|(at, _)| is_gone(*at));
@@ -46,6 +49,20 @@ impl Tells {
             !of.is_empty()
         });
         took
+    }
+
+    /// A record says of the file that nobody holds it, or that somebody does.
+    pub fn is_flagged(&mut self, ino: Ino, at: Place, is_held: bool) {
+        if is_held {
+            self.unheld.remove(&ino);
+        } else {
+            self.unheld.insert(ino, at);
+        }
+    }
+
+    /// Does a record say that nobody holds it? Then nobody does as soon as that is durable, whatever becomes of its server.
+    pub fn is_unheld(&self, ino: Ino) -> bool {
+        self.unheld.contains_key(&ino)
     }
 
     /// How many there are of this file.

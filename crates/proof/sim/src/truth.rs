@@ -79,8 +79,8 @@ pub struct Truth {
     lists: BTreeMap<Key, Vec<Moment>>,
     /// By host: the newest of each list that it had seen, and since when.
     seen: [BTreeMap<Key, Vec<(u64, usize)>>; HOSTS],
-    /// Inodes whose rows a step has changed, and how often.
-    touched: BTreeMap<Ino, (Place, u32)>,
+    /// Inodes whose rows a step has changed: by which records, the first and the last.
+    touched: BTreeMap<Ino, (Place, Place)>,
     /// Files of which a mount has something to tell.
     held: BTreeMap<Ino, Held>,
     untold: Vec<Untold>,
@@ -99,7 +99,8 @@ impl Truth {
         if list.is_empty() {
             list.push(Moment { from: 0, by: None, state: before, lost: None, untold: false });
         }
-        if list.last().is_none_or(|last| last.state != state) {
+        // What a mount had not told is told: that stays where a power cut takes what is told later.
+        if list.last().is_none_or(|last| last.untold || last.state != state) {
             list.push(Moment { from: now, by: Some(by), state, lost: None, untold: false });
         }
     }
@@ -216,17 +217,17 @@ impl Truth {
 
     /// A record has changed the row of an inode.
     fn touch(&mut self, ino: Ino, by: Place) {
-        let touched = self.touched.entry(ino).or_insert((by, 0));
-        *touched = (by, touched.1 + 1);
+        self.touched.entry(ino).or_insert((by, by)).1 = by;
     }
 
     /// Inodes that records have changed since the last call: their rows tell what they are now, which `row` reads.
     pub fn settle(&mut self, now: u64, row: impl Fn(Ino) -> Option<Seen>) {
-        for (ino, (by, times)) in std::mem::take(&mut self.touched) {
-            if times > 1 {
-                self.becomes(now, by, Key::Inode(ino), State::Anything);
+        for (ino, (first, last)) in std::mem::take(&mut self.touched) {
+            if first != last {
+                // A power cut may leave the first, and what that has told.
+                self.becomes(now, first, Key::Inode(ino), State::Anything);
             }
-            self.becomes(now, by, Key::Inode(ino), State::Seen(row(ino)));
+            self.becomes(now, last, Key::Inode(ino), State::Seen(row(ino)));
         }
     }
 
@@ -501,6 +502,23 @@ mod tests {
         assert!(is_shown(&mut truth, OTHER, mode(1, 1), 41) && !is_shown(&mut truth, OTHER, mode(2, 2), 41));
     }
 
+    /// Goal: of several records that told of a file a power cut may leave some: it is as the last of those says, which looks like
+    /// what its mount had acknowledged.
+    #[test]
+    fn a_power_cut_leaves_what_was_told_first() {
+        let mut truth = held();
+        truth.is_told(Ino(9), place(2));
+        // Its mount knew what number that would have.
+        truth.becomes(30, place(2), KEY, State::Seen(Some(mode(2, 1))));
+        assert!(truth.is_held_as(31, Ino(9), LIFE.0, mode(3, 1)));
+        truth.is_told(Ino(9), place(3));
+        truth.becomes(32, place(3), KEY, State::Seen(Some(mode(3, 3))));
+        truth.is_held_no_more(33, Ino(9), LIFE);
+        truth.cut(40, place(2));
+        assert!(is_shown(&mut truth, OTHER, mode(2, 1), 41), "what was told first is left");
+        assert!(!is_shown(&mut truth, OTHER, mode(3, 3), 41) && !is_shown(&mut truth, OTHER, mode(1, 1), 41));
+    }
+
     /// Goal: whose session has ended may show to its host what it had not told, until it hears of that; nobody else may.
     #[test]
     fn who_was_evicted_shows_it_to_its_host() {
@@ -530,5 +548,9 @@ mod tests {
         truth.settle(20, |_| Some(seen(3)));
         assert!(shown(&mut truth, 1, 15) && !shown(&mut truth, 2, 15));
         assert!(shown(&mut truth, 2, 20) && shown(&mut truth, 3, 21) && !shown(&mut truth, 2, 21));
+        truth.cut(30, place(2));
+        assert!(shown(&mut truth, 2, 31), "a power cut may leave the first of them");
+        truth.cut(40, place(1));
+        assert!(shown(&mut truth, 1, 41) && !shown(&mut truth, 2, 41));
     }
 }

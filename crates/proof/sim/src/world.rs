@@ -128,6 +128,7 @@ impl World {
         });
         let metads = metads.collect();
         let mood = Mood::draw(seed, &mut hub);
+        hub.calm_from = mood.calm_at;
         Self {
             hub: Rc::new(RefCell::new(hub)),
             queue: Queue::default(),

@@ -39,6 +39,7 @@ pub use row::{
     Inode, LinkRef,
     growth::Growth,
     header::{Header, Terms},
+    inode::MAY_BE_HELD,
 };
 pub use spread::Chooser;
 

@@ -64,7 +64,7 @@ impl World {
     /// Moves the end on; true when the run is over.
     pub(super) fn is_over(&mut self) -> bool {
         match &self.stage {
-            Stage::Running if self.calm_at.is_some() && self.all_verified() => {
+            Stage::Running if self.all_verified() && self.all_go_on() => {
                 self.stage = Stage::Idle(self.begin_idle());
             }
             Stage::Closing if self.closed => {
@@ -89,6 +89,15 @@ impl World {
             _ => {}
         }
         false
+    }
+
+    /// Has every mount been heard since all is calm? Who stood still then may lose its session behind that, and its locks.
+    fn all_go_on(&self) -> bool {
+        let Some(calm) = self.calm_at else { return false };
+        self.seats.iter().all(|seat| {
+            let session = seat.shared.borrow().session.open().map(|session| session.client);
+            session.is_some_and(|client| self.mgmtd.has_heard_since(client, calm))
+        })
     }
 
     /// Removes chunk files of some files, or cuts them short, and has all files read.

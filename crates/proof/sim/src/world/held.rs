@@ -16,8 +16,14 @@ pub struct Untold {
     run: Option<(u64, u64)>,
     /// What so many records told does not tell that.
     before: usize,
+    /// A record told it, whatever became of that since, and the mount has not heard of it.
+    was_told: bool,
+    /// The session in which it was kept.
+    client: ClientId,
     /// Its mount did not take itself for heard since.
     was_unheard: bool,
+    /// A record says that nobody holds it, as its mount was not heard: its shard goes on without that when the record is durable.
+    is_passing: bool,
     /// Its shard goes on without that.
     is_passed: bool,
 }
@@ -72,7 +78,7 @@ impl World {
             let inode = shared.inodes.get(*ino).filter(|inode| inode.hold.is_some());
             let hub = &mut *hub.borrow_mut();
             let Some(inode) = inode else {
-                self.held_is_over((seat.life, client), *ino, known, hub);
+                self.held_is_over(seat.life, *ino, known, hub);
                 return false;
             };
             let look = look_at(inode);
@@ -80,7 +86,10 @@ impl World {
             if was_put {
                 hub.coverage.hit("a run was put");
             }
-            known.before = hub.tells.before_news(*ino, look.is_being_told || look.is_ending);
+            let may_be_told = look.is_being_told || look.is_ending;
+            known.before = hub.tells.before_news(*ino, may_be_told);
+            known.was_told = hub.tells.since(*ino, known.before) || known.was_told && may_be_told;
+            known.client = client.unwrap_or(known.client);
             (known.has_news, known.run) = (look.seen.is_some(), inode.run());
             self.looked_at_held((at, client), *ino, (&look, known), hub);
             true
@@ -89,10 +98,11 @@ impl World {
     }
 
     /// A mount holds this file no longer.
-    fn held_is_over(&self, (life, client): (u32, Option<ClientId>), ino: Ino, known: &Untold, hub: &mut Hub) {
+    fn held_is_over(&self, life: u32, ino: Ino, known: &Untold, hub: &mut Hub) {
         hub.truth.is_held_no_more(hub.now, ino, (life, Hub::host_of(life)));
         let is_told = hub.tells.since(ino, known.before);
-        let lives = client.is_some_and(|client| hub.fields.living.contains(&client));
+        // It may have another session by now.
+        let lives = hub.fields.living.contains(&known.client);
         match (known.is_passed, is_told) {
             (true, true) => hub.coverage.hit("what a holder kept who was passed over was told late"),
             (true, false) if lives => hub.coverage.hit("who was passed over was refused"),
@@ -101,11 +111,12 @@ impl World {
         if is_told {
             return;
         }
-        if known.was_unheard && lives && !known.is_passed && known.is_something() {
-            // It had asked whether it holds the file still, for which somebody waited: it holds it no longer.
-            hub.coverage.hit("a mount that was not passed over lost what it kept");
-            hub.pieces.is_passed(ino);
-            hub.kept.may_lose(ino, known.run);
+        let is_lost = known.is_something() && !known.was_told;
+        if known.was_unheard && lives && !known.is_passed && is_lost && !self.is_excused(ino, hub) {
+            return hub.fail(format!(
+                "the mount in life {life} was not passed over, and lost what it kept of {ino} (inode {}): {known:?}",
+                ino.0
+            ));
         }
         if known.has_news {
             hub.coverage.hit("an eviction lost what was not told of a held file");
@@ -142,17 +153,23 @@ impl World {
         }
         let is_heard = self.is_heard(at, ino, hub);
         known.was_unheard |= !is_heard;
+        if hub.tells.is_unheld(ino) && !std::mem::replace(&mut known.is_passing, true) && is_heard {
+            return hub.fail(format!(
+                "the mount in life {life} is heard, and its shard goes on without it, which holds inode {}: {known:?}",
+                ino.0
+            ));
+        }
         // What it brings itself, where it asks whether it holds the file still, may end that as well.
         let may_be_told = look.is_being_told && !known.was_unheard;
         if knows || may_be_told || hub.tells.since(ino, known.before) {
             // Its mount may have been heard since, before anybody looked.
             if known.is_passed && self.is_held_by(client.unwrap_or_default(), ino) {
-                known.is_passed = false;
+                (known.is_passing, known.is_passed) = (false, false);
                 hub.truth.is_held_again(ino);
             }
             return;
         }
-        if is_heard && !look.is_being_told && !known.is_passed {
+        if is_heard && !look.is_being_told && !known.is_passing {
             return hub.fail(format!(
                 "the mount in life {life} has something to tell of {ino} (inode {}), which it holds, and its shard does not \
                  know that",
@@ -181,11 +198,32 @@ impl World {
         seat.shared.borrow().leases.is_heard_at(ino.shard(), boot)
     }
 
-    /// Does the shard know that this client holds it? Or nobody serves it now, or not all have told yet, or it is gone.
+    /// Does the shard know that this client holds it? Or nobody serves it now, or it is gone, or not all have told yet and its row
+    /// says that somebody may.
     fn knows_hold(&self, client: ClientId, ino: Ino) -> bool {
         let servers = self.metads.iter().filter_map(|metad| Some((metad, metad.server()?)));
         let mut serving = servers.filter(|(_, server)| server.serves(ino.shard()));
-        serving.all(|(metad, server)| server.knows_hold(client, ino) || metad.row_of(ino).is_none())
+        serving.all(|(metad, server)| {
+            server.is_held_by(client, ino)
+                || metad.row_of(ino).is_none()
+                || server.knows_hold(client, ino) && metad.may_be_held(ino)
+        })
+    }
+
+    /// What was kept of a file may be lost with it: where a power cut took its create, or it is removed. Where nobody serves it now
+    /// nobody knows.
+    fn is_excused(&self, ino: Ino, hub: &mut Hub) -> bool {
+        let servers = self.metads.iter().filter_map(|metad| Some((metad, metad.server()?)));
+        let mut rows = servers.filter(|(_, server)| server.serves(ino.shard()));
+        let Some((metad, _)) = rows.next() else {
+            hub.coverage.hit("what a mount had kept was lost while nobody served the file");
+            return true;
+        };
+        let is_gone = metad.row_of(ino).is_none_or(|row| row.nlink == 0);
+        if is_gone {
+            hub.coverage.hit("what a mount had kept was lost with the file");
+        }
+        is_gone
     }
 
     fn is_held_by(&self, client: ClientId, ino: Ino) -> bool {

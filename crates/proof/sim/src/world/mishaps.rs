@@ -4,7 +4,7 @@ use super::World;
 use crate::Canary;
 use crate::deeds::Theme;
 use crate::hub::{HOSTS, Hub};
-use crate::moments::Moment;
+use crate::moments::{Moment, STICKS_MS};
 use crate::network::{Weather, side_of_node};
 use crate::queue::Event;
 use skep_client::MGMTD;
@@ -33,6 +33,8 @@ const BACKUPS: std::ops::RangeInclusive<u8> = 19..=21;
 /// The mishap of who hears recalls, and how often it comes in seeds that are about that.
 const RECALLS: u8 = 23;
 const OFTEN: u64 = 60;
+/// The mishap of connections that stick.
+const STICKS: u8 = 24;
 /// Longest time for which a disk is nearly full, in milliseconds.
 const LOW_MAX: u64 = 5_000;
 /// Looks for a request at work before a client's connections end.
@@ -76,6 +78,9 @@ impl Mood {
             let times = rng.pick(&[1, 4, 12]);
             let times = if hub.lending.moment == Some(Moment::LastAnswer) { OFTEN } else { times };
             deck.extend((0..times).map(|_| RECALLS));
+        }
+        if hub.lending.holds {
+            deck.extend((0..rng.pick(&[0, 1, 2, 4])).map(|_| STICKS));
         }
         deck.push(1);
         if hub.deeds.theme == Theme::Histories {
@@ -182,6 +187,7 @@ impl World {
             20 => self.restore_mgmtd(),
             21 => self.restore_a_metad(),
             22 => self.blackout(),
+            STICKS => self.stick_a_connection(),
             _ => self.disturb_recalls(),
         }
         self.after(pause, Event::Mishap);
@@ -349,6 +355,20 @@ impl World {
         let nodes = self.servers();
         let node = nodes[self.draw(nodes.len() as u64) as usize];
         self.partition(life, side_of_node(node));
+    }
+
+    /// What a client sends to a server, to all targets or to all servers is held back.
+    fn stick_a_connection(&mut self) {
+        let (life, how) = (self.some_life(), self.draw(4));
+        let all = match how {
+            0 => self.servers(),
+            _ => self.storageds.iter().map(|storaged| storaged.node).collect(),
+        };
+        let nodes = if how < 2 { all } else { vec![all[self.draw(all.len() as u64) as usize]] };
+        let ms = STICKS_MS.0 + self.draw(STICKS_MS.1 - STICKS_MS.0);
+        let hub = &mut *self.hub.borrow_mut();
+        let until = (hub.now + ms).min(hub.calm_from);
+        self.network.stick(life, &nodes, until, hub);
     }
 
     fn partition_daemon(&mut self) {

@@ -1,0 +1,49 @@
+//! Files that are written in pieces and were there before: a lane opens one that was closed, and whose pieces all count, looked at
+//! or not, and goes on as its writer, in order or by appending. Mounts may hold such a file by then, or ask to; where they do not,
+//! each piece is with its targets when it is answered. Judged as those that are new (`pieced.rs`).
+
+use crate::hub::Hub;
+use crate::pieced::Pieced;
+use crate::pieces::About;
+use crate::program::{Actor, session_of};
+use crate::turns::BOTH;
+
+/// Of a hundred times that a lane meets a closed file so many are such.
+const TAKEN_UP: u64 = 30;
+/// And of those so many append.
+const APPENDS: u64 = 40;
+
+impl Actor {
+    /// Becomes the writer of a file that was closed. `false`: not now.
+    pub(crate) async fn takes_up(&self, about: About) -> bool {
+        let draws = |file: &mut Pieced, hub: &mut Hub| file.may_be_taken_up() && hub.rng.percent(TAKEN_UP);
+        if self.with_pieced(about, draws) != Some(true) || !self.begins_turn(about, None) {
+            return false;
+        }
+        let opened = self.lane.open(about.ino, BOTH).await;
+        let is_taken_up = self.with_pieced(about, |file, hub| {
+            file.turn = None;
+            let counts = self.is_of_file(about, file, hub) && file.may_be_taken_up();
+            let Some(opened) = opened.as_ref().ok().filter(|_| counts) else { return false };
+            let is_anothers = file.life != self.id.life;
+            file.taken_up((self.id.life, about.client), hub.rng.percent(APPENDS));
+            hub.pieces.opens((self.id, about.at), (about.ino, opened.handle, about.client));
+            hub.say(format_args!(
+                "{} goes on writing inode {}, appends {}",
+                self.id, about.ino.0, file.appends
+            ));
+            hub.coverage.hit(if is_anothers {
+                "a file that another mount had made was written in pieces"
+            } else {
+                "a file was opened again and written in pieces"
+            });
+            true
+        });
+        if is_taken_up != Some(true)
+            && let Ok(opened) = opened
+        {
+            self.lane.release(opened.handle).await;
+        }
+        is_taken_up == Some(true) && session_of(&self.shared) == Some(about.client)
+    }
+}
