@@ -24,7 +24,7 @@ mod timer;
 
 pub use command::{Command, Keep};
 pub use look_again::{look_again, look_again_for};
-pub use reactor::Reactor;
+pub use reactor::{Expected, Reactor};
 pub use remote::Remote;
 pub use scope::Scope;
 pub use timer::Sleep;

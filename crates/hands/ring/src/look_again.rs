@@ -19,8 +19,8 @@ static POLICY: OnceLock<Policy> = OnceLock::new();
 
 struct Policy {
     moment: Duration,
-    /// Processors that this process may use at once.
-    processors: u64,
+    /// Not where more threads than these run or want to.
+    most: u64,
     running: File,
     began: Instant,
     /// In nanoseconds since then: what was found counts until then.
@@ -31,14 +31,8 @@ struct Policy {
 /// Threads of this process look again for so long, from now on. The first call counts.
 pub fn look_again_for(moment: Duration) {
     let processors = available_parallelism().map_or(1, |n| n.get() as u64);
-    // With one processor whoever is to answer waits for it.
-    if moment.is_zero() || processors < 2 {
-        return;
-    }
-    if let Ok(running) = File::open(RUNNING) {
-        let (counts_until, is_idle) = (AtomicU64::new(0), AtomicBool::new(false));
-        let began = Instant::now();
-        let _ = POLICY.set(Policy { moment, processors, running, began, counts_until, is_idle });
+    if let Some(policy) = Policy::new(moment, processors) {
+        let _ = POLICY.set(policy);
     }
 }
 
@@ -46,33 +40,52 @@ pub fn look_again_for(moment: Duration) {
 ///
 /// # Errors
 /// Those of who is asked.
-pub fn look_again(mut is_there: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
-    let Some(policy) = POLICY.get() else { return Ok(false) };
-    let begun = Instant::now();
-    if !policy.has_idle(begun) {
-        return Ok(false);
-    }
-    while begun.elapsed() < policy.moment {
-        if is_there()? {
-            return Ok(true);
-        }
-        std::hint::spin_loop();
-    }
-    Ok(false)
+pub fn look_again(is_there: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
+    POLICY.get().map_or(Ok(false), |policy| policy.look(is_there))
 }
 
 impl Policy {
-    /// Is there a processor for each thread that wants one, this one included?
-    fn has_idle(&self, now: Instant) -> bool {
-        let at = now.saturating_duration_since(self.began).as_nanos() as u64;
-        if at >= self.counts_until.load(Ordering::Relaxed) {
-            self.counts_until.store(at + COUNTS_FOR.as_nanos() as u64, Ordering::Relaxed);
-            let mut text = [0; 64];
-            let read = self.running.read_at(&mut text, 0).unwrap_or(0);
-            let is_idle = running(&text[..read]).is_some_and(|running| running <= self.processors);
-            self.is_idle.store(is_idle, Ordering::Relaxed);
+    /// `None`: nobody is to look again.
+    fn new(moment: Duration, processors: u64) -> Option<Self> {
+        // With one processor whoever is to answer waits for it.
+        if moment.is_zero() || processors < 2 {
+            return None;
         }
-        self.is_idle.load(Ordering::Relaxed)
+        let running = File::open(RUNNING).ok()?;
+        let (counts_until, is_idle) = (AtomicU64::new(0), AtomicBool::new(false));
+        // Where there are many, some are left to those who come next.
+        let most = processors - processors / 4;
+        Some(Self { moment, most, running, began: Instant::now(), counts_until, is_idle })
+    }
+
+    fn look(&self, mut is_there: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
+        let begun = Instant::now();
+        let at = begun.saturating_duration_since(self.began).as_nanos() as u64;
+        if at >= self.counts_until.load(Ordering::Relaxed) {
+            // What this thread has done meanwhile goes out before that is asked, which takes a while where there are many processors.
+            if is_there()? {
+                return Ok(true);
+            }
+            self.counts_until.store(at + COUNTS_FOR.as_nanos() as u64, Ordering::Relaxed);
+            self.is_idle.store(self.has_idle(), Ordering::Relaxed);
+        }
+        if !self.is_idle.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        while begun.elapsed() < self.moment {
+            if is_there()? {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
+    /// Is there a processor for each thread that wants one, this one included?
+    fn has_idle(&self) -> bool {
+        let mut text = [0; 64];
+        let read = self.running.read_at(&mut text, 0).unwrap_or(0);
+        running(&text[..read]).is_some_and(|running| running <= self.most)
     }
 }
 
@@ -95,28 +108,30 @@ mod tests {
         assert!(running(&std::fs::read(RUNNING).unwrap()).unwrap() >= 1);
     }
 
-    /// Goal: what comes within the moment is seen; nobody looks for longer, nor where the processors are in use.
+    /// Goal: what comes within the moment is seen; nobody looks for longer, nor where the processors are in use, but once where
+    /// that is not known yet; nor at all with one processor, or where it was not asked for.
     #[test]
     fn for_a_moment() {
         let moment = Duration::from_millis(20);
+        assert!(Policy::new(moment, 1).is_none() && Policy::new(Duration::ZERO, 2).is_none());
         assert!(!look_again(|| panic!("nobody has said that it should")).unwrap());
-        look_again_for(moment);
-        let Some(policy) = POLICY.get() else { return };
-        let say = |is_idle| {
-            policy.is_idle.store(is_idle, Ordering::Relaxed);
-            policy.counts_until.store(u64::MAX, Ordering::Relaxed);
-        };
-        say(false);
-        assert!(!look_again(|| panic!("they are in use")).unwrap());
-        say(true);
+        let mut policy = Policy::new(moment, 1 << 40).unwrap();
         let (mut times, begun) = (0, Instant::now());
         let third = |times: &mut u32| {
             *times += 1;
             Ok(*times == 3)
         };
-        assert!(look_again(|| third(&mut times)).unwrap());
-        assert!(!look_again(|| Ok(false)).unwrap());
+        assert!(policy.look(|| third(&mut times)).unwrap());
+        assert!(!policy.look(|| Ok(false)).unwrap());
         assert!(times == 3 && begun.elapsed() >= moment);
-        assert_eq!(look_again(|| Err(io::ErrorKind::Other.into())).unwrap_err().kind(), io::ErrorKind::Other);
+        let refused = policy.look(|| Err(io::ErrorKind::Other.into())).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Other);
+        // More threads run than there may.
+        (policy.most, policy.counts_until) = (0, AtomicU64::new(0));
+        times = 0;
+        assert!(!policy.look(|| third(&mut times)).unwrap());
+        policy.counts_until = AtomicU64::new(u64::MAX);
+        assert!(!policy.look(|| panic!("they are in use")).unwrap());
+        assert_eq!(times, 1);
     }
 }

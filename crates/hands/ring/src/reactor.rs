@@ -34,6 +34,17 @@ pub struct Reactor {
     inner: Rc<Inner>,
 }
 
+/// See [`Reactor::expects`].
+pub struct Expected {
+    inner: Rc<Inner>,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.inner.expected.set(self.inner.expected.get() - 1);
+    }
+}
+
 pub(crate) struct Inner {
     pub(crate) ring: Ring,
     pub(crate) operations: Table,
@@ -48,8 +59,10 @@ pub(crate) struct Inner {
     /// For completions, used again each turn.
     scratch: RefCell<Vec<Completion>>,
     scopes: Cell<u64>,
-    /// Something was done since it slept last.
-    worked: Cell<bool>,
+    /// So many tasks wait for what comes soon.
+    expected: Cell<usize>,
+    /// Other threads' calls were taken since that was asked.
+    came: Cell<bool>,
 }
 
 impl Reactor {
@@ -74,7 +87,8 @@ impl Reactor {
             called: Cell::new(false),
             scratch: RefCell::default(),
             scopes: Cell::new(NO_SCOPE),
-            worked: Cell::new(false),
+            expected: Cell::new(0),
+            came: Cell::new(false),
         };
         inner.listen();
         Ok(Reactor { inner: Rc::new(inner) })
@@ -165,6 +179,13 @@ impl Reactor {
         }
     }
 
+    /// While it lives the thread looks again before it sleeps ([`look_again`]): what its task waits for comes soon.
+    #[must_use]
+    pub fn expects(&self) -> Expected {
+        self.inner.expected.set(self.inner.expected.get() + 1);
+        Expected { inner: Rc::clone(&self.inner) }
+    }
+
     pub(crate) fn inner(&self) -> &Rc<Inner> {
         &self.inner
     }
@@ -224,18 +245,16 @@ impl Inner {
         if self.has_work() {
             return self.enter(Some(Duration::ZERO));
         }
-        let limit = self.timers.borrow().next_in();
         let has_come = || {
             self.enter(Some(Duration::ZERO))?;
-            Ok(self.has_work())
+            // Whoever runs the reactor may wait for what such a call has done.
+            Ok(self.has_work() || self.came.replace(false))
         };
-        if self.worked.replace(false) && look_again(has_come)? {
-            self.worked.set(true);
+        if self.expected.get() > 0 && look_again(has_come)? {
             return Ok(());
         }
-        self.enter(limit)?;
-        self.worked.set(self.has_work());
-        Ok(())
+        let limit = self.timers.borrow().next_in();
+        self.enter(limit)
     }
 
     fn has_work(&self) -> bool {
@@ -290,6 +309,7 @@ impl Inner {
 
     fn take_calls(&self) {
         let (jobs, woken) = self.shared.take();
+        self.came.set(true);
         woken.into_iter().for_each(|task| self.ready.push(task));
         jobs.into_iter().for_each(|job: Job| job());
     }

@@ -21,12 +21,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Runs a daemon: its configuration read, its log set up, `serve` until it ends. `process` finds the keys
-/// What a service's settings say of its whole process.
-pub fn settle(process: &Process) {
-    log::set_level(process.log.into());
-    skep_net::look_again_for(Duration::from_micros(process.look_again_us.into()));
-}
-
 /// that every service has.
 pub fn run<C: Service>(
     args: &DaemonArgs,
@@ -44,7 +38,7 @@ pub fn run<C: Service>(
             return ExitCode::from(EXIT_USAGE);
         }
     };
-    settle(process(&loaded.config));
+    log::set_level(process(&loaded.config).log.into());
     loaded.warnings.iter().for_each(|text| warning!("{text}"));
     config::remember(&loaded.config);
     // A process is one service.

@@ -273,10 +273,21 @@ impl Target {
     /// `client`: whose session it comes from; 0: from none.
     pub fn write(&self, m: &WriteChunk, payload: &[u8], client: ClientId) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
-        let _changing = self.changing(&m.chunk);
+        // Whoever writes behind one that counts until a moment only comes behind it, however long that takes from here on.
+        let (_alone, _beside) = match m.until {
+            Some(_) => (Some(self.alone(&m.chunk)), None),
+            None => (None, Some(self.changing(&m.chunk))),
+        };
         let client = draws_on(m, client);
         let taken = self.take_room(client, m.chunk, m.offset, payload.len() as u64)?;
-        let reply = write_chunk(&self.directory, m, payload).map_err(|done| self.refusal(done))?;
+        let reply = write_chunk(&self.directory, m, payload).map_err(|done| {
+            let refusal = self.refusal(done);
+            if refusal.status == Status::TOO_LATE && client != ClientId(0) {
+                // It is brought again, so there is to be room for it then.
+                self.promise(client);
+            }
+            refusal
+        })?;
         taken.used();
         self.wrote(payload.len() as u64);
         let room = if client == ClientId(0) { None } else { self.promise(client) };

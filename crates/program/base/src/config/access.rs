@@ -1,6 +1,7 @@
 //! Keys that several services have.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +42,6 @@ pub struct Process {
     pub insecure: bool,
     /// Directory of process ids and Unix sockets.
     pub run_dir: PathBuf,
-    /// Microseconds for which a thread that has worked looks for more before it sleeps, while processors are idle.
-    pub look_again_us: u32,
 }
 
 impl Default for Process {
@@ -52,7 +51,6 @@ impl Default for Process {
             log: LogLevel::Info,
             insecure: false,
             run_dir: PathBuf::from("/run/skep"),
-            look_again_us: 50,
         }
     }
 }
@@ -65,6 +63,8 @@ pub struct Membership {
     pub mgmtd: Vec<Address>,
     /// How often mgmtd hears from this service.
     pub heartbeat: Period,
+    /// Microseconds for which a thread that has worked looks for more before it sleeps, while processors are idle.
+    pub look_again_us: u32,
 }
 
 impl Default for Membership {
@@ -72,6 +72,7 @@ impl Default for Membership {
         Self {
             mgmtd: vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: super::address::MGMTD_PORT }],
             heartbeat: Period::secs(1),
+            look_again_us: 50,
         }
     }
 }
@@ -85,11 +86,15 @@ impl Process {
         if self.run_dir.as_os_str().is_empty() {
             wrong.key("run_dir", "is empty", "name a directory such as \"/run/skep\"");
         }
-        wrong.number("look_again_us", self.look_again_us, 0..=LOOK_AGAIN_MAX);
     }
 }
 
 impl Membership {
+    /// From now on this process looks again as it says here.
+    pub fn settle(&self) {
+        skep_net::look_again_for(Duration::from_micros(self.look_again_us.into()));
+    }
+
     /// Checks that one key alone cannot violate by its type.
     pub fn check(&self, wrong: &mut Wrong) {
         if self.mgmtd.is_empty() {
@@ -101,5 +106,6 @@ impl Membership {
         if self.heartbeat < HEARTBEAT_MIN {
             wrong.key("heartbeat", "is too short", &format!("set at least \"{HEARTBEAT_MIN}\""));
         }
+        wrong.number("look_again_us", self.look_again_us, 0..=LOOK_AGAIN_MAX);
     }
 }

@@ -55,6 +55,7 @@ pub fn run(args: &RestorableArgs) -> ExitCode {
 
 /// One group, until `stop` is set or it fails.
 fn serve(config: &MetadConfig, restored: bool, stop: Stop, readiness: Readiness) -> Result<(), String> {
+    config.membership.settle();
     let keyring = skep_base::daemon::server_keyring(&config.process)?;
     let mut state = StateDir::open(&config.state_dir, "metad")?;
     let (listeners, addresses) =

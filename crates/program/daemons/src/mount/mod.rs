@@ -121,7 +121,8 @@ fn load(args: &MountArgs) -> Result<(MountConfig, Wishes), String> {
 }
 
 fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: bool) -> Result<(), String> {
-    daemon::settle(&config.process);
+    skep_base::log::set_level(config.process.log.into());
+    config.membership.settle();
     daemon::die_on_panic();
     let stop = Stop::of_daemon().map_err(|e| format!("signals: {e}"))?;
     let open_files = daemon::raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;

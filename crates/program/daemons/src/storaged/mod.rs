@@ -29,7 +29,14 @@ const STANDINGS: &str = "targets";
 
 /// Runs the daemon until it is told to stop.
 pub fn run(args: &StoragedArgs) -> ExitCode {
-    daemon::run(&args.daemon, |config: &StoragedConfig| &config.process, |config| serve(config, args))
+    daemon::run(
+        &args.daemon,
+        |config: &StoragedConfig| &config.process,
+        |config| {
+            config.membership.settle();
+            serve(config, args)
+        },
+    )
 }
 
 fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {

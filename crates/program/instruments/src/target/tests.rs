@@ -395,6 +395,16 @@ fn a_failed_write_takes_nothing_of_a_promise() {
     assert_eq!((one.stat().promised, brought(&one, 7, 4, Some(true))), (Some(1 << 20), 16));
 }
 
+/// Goal: what came too late is brought again: from then on its client has a promise for that.
+#[test]
+fn what_came_too_late_keeps_its_room() {
+    let disk = SmallDisk::tmpfs(ROOMY);
+    let [one, _] = disk.promising(MINUTE);
+    let m = WriteChunk { until: Some(Clock::default()), ..message(&one, 3, 0, Some(true)) };
+    assert_eq!(one.write(&m, &[7; 4_096], ClientId(7)).unwrap_err().status, Status::TOO_LATE);
+    assert_eq!(one.stat().promised, Some(1 << 20));
+}
+
 /// Goal: where nothing is promised the free space is looked at ten times a second, not once for each who asks.
 #[test]
 fn a_refused_promise_is_remembered() {

@@ -71,6 +71,7 @@ impl RingPort {
         for call in calls.iter_mut() {
             call.outcome = Outcome::Unreachable;
         }
+        let _expected = self.thread.reactor.expects();
         let waited = self.watch.over(&self.thread, pin!(self.exchange(calls))).await;
         if waited == Err(Stopped::TimedOut) {
             self.timed_out(calls);
