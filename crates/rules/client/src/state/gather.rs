@@ -339,9 +339,14 @@ impl Shared {
     pub(crate) fn was_put(&mut self, ino: Ino, is_there: bool) {
         self.gathering.runs += u64::from(is_there);
         match self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut()) {
-            Some(run) if !is_there => run.is_put = false,
-            _ => drop(self.take_run(ino)),
+            Some(run) if !is_there => return run.is_put = false,
+            _ => {}
         }
+        if let Some(inode) = self.inodes.get_mut(ino) {
+            let run = inode.run();
+            run.into_iter().for_each(|(_, end)| inode.has_landed(end));
+        }
+        self.take_run(ino);
     }
 
     /// It will never get there: it is lost, and where the file ends its targets say.

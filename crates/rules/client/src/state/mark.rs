@@ -155,9 +155,19 @@ impl Inode {
         self.mark.is_some_and(|mark| mark.doubtful > 0)
     }
 
+    /// What had waited is with its targets, and nobody was let past this mount before: its end is sure, whatever they were asked
+    /// before that.
+    pub fn has_landed(&mut self, end: u64) {
+        if let Some(mark) = &mut self.mark {
+            mark.size = mark.size.max(mark.doubtful.min(end));
+        }
+    }
+
     /// The chunk files, asked after `doubt`, end here: what was marked beyond was cut by another mount, and must
     /// not be committed.
     pub fn settle(&mut self, doubt: u32, end: u64) {
+        // They do not know of what waits.
+        let end = self.run().map_or(end, |(_, reaches)| end.max(reaches));
         if let Some(mark) = self.mark.as_mut().filter(|mark| mark.doubts == doubt) {
             mark.size = mark.size.max(mark.doubtful.min(end));
             mark.doubtful = 0;

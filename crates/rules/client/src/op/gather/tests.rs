@@ -544,3 +544,25 @@ fn a_target_that_declines_is_heard() {
     write(&lane, &file, (BEGUN + 2 * PIECE) as u64, &[2; PIECE]);
     assert!(waits(&lane, file.attr.ino) == 0 && writes(&cluster) > before);
 }
+
+/// Goal: targets do not know of what waits. Asked where the file ends, because that is in doubt, while that is so or just before it
+/// lands, they take nothing of it.
+#[test]
+fn what_waits_counts_where_the_end_is_in_doubt() {
+    let cluster = cluster();
+    let (lane, _, _, file) = gathering(&cluster);
+    let (ino, all) = (file.attr.ino, pieces(&lane, &file, 3));
+    for lands in [false, true] {
+        let doubt = lane.shared.borrow_mut().inodes.get_mut(ino).and_then(|inode| {
+            inode.forget_cuts();
+            inode.doubt()
+        });
+        if lands {
+            block_on(lane.put_gathered(ino)).unwrap();
+        }
+        let shared = &mut *lane.shared.borrow_mut();
+        let inode = shared.inodes.get_mut(ino).unwrap();
+        inode.settle(doubt.unwrap(), BEGUN as u64);
+        assert_eq!(inode.mark.map(|mark| mark.size), Some(all.len() as u64), "{lands}");
+    }
+}
