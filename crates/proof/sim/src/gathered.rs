@@ -10,6 +10,7 @@
 
 use crate::book::Book;
 use crate::drive::Open;
+use crate::hub::Hub;
 use crate::program::Actor;
 use skep_client::state::Inode;
 use skep_model::{At, Fill, Fs, Handle, NAMES, Op, OpenHow as OpenFlags, Path};
@@ -120,7 +121,7 @@ impl Actor {
         }
         let shared = self.shared.borrow();
         let held = |ino: Ino| shared.inodes.get(ino).filter(|inode| inode.hold.is_some());
-        let Book { gathered, fs, opens, number, .. } = book;
+        let Book { gathered, fs, opens, number, .. } = &mut *book;
         if let Op::Open { handle, .. } = op
             && let (Ok((ino, _)), Some(open)) = (fs.handle(*handle), opens.get(handle))
             && held(open.ino).is_some()
@@ -131,6 +132,22 @@ impl Actor {
                 Gathered { server: open.ino, told, put: *number, has_news, has_run, before_news, tells };
             gathered.entry(ino).or_insert(new);
         }
+        drop(shared);
+        self.note_news(book, hub);
+    }
+
+    /// The same, between two steps: a file may be told there, and have news again before the next one ends.
+    pub(crate) fn note_told(&self) {
+        let (book, hub) = (&mut *self.book.borrow_mut(), &mut *self.hub.borrow_mut());
+        if hub.lending.holds {
+            self.note_news(book, hub);
+        }
+    }
+
+    fn note_news(&self, book: &mut Book, hub: &mut Hub) {
+        let shared = self.shared.borrow();
+        let held = |ino: Ino| shared.inodes.get(ino).filter(|inode| inode.hold.is_some());
+        let Book { gathered, fs, number, .. } = book;
         gathered.retain(|_, file| match held(file.server) {
             Some(inode) => {
                 (file.has_news, file.has_run) = (inode.has_news(), has_run(inode));

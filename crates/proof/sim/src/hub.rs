@@ -14,6 +14,7 @@ use crate::pieces::Pieces;
 use crate::tells::Tells;
 use crate::trace::Trace;
 use crate::truth::Truth;
+use crate::watched::Watches;
 use crate::{Canary, Options};
 use skep_client::Outcome;
 use skep_model::Rng;
@@ -180,6 +181,8 @@ pub struct Hub {
     pub careful: BTreeMap<u32, Ino>,
     /// Files that are written in small pieces.
     pub pieces: Pieces,
+    /// And such as lanes keep open.
+    pub watches: Watches,
     /// The metadata servers that are up; of the one that has it, the term of the root's shard.
     pub metad_terms: BTreeMap<NodeId, Term>,
     /// A program did something after which a power cut of metad is worth a try: when.
@@ -219,10 +222,9 @@ impl Hub {
             theme => theme,
         };
         let deeds = Deeds::draw(&mut rng, theme);
-        let hosts = Hosts::draw(&mut rng);
         Self {
             now: 0,
-            hosts,
+            hosts: Hosts::draw(&mut rng),
             clocks: [0; HOSTS],
             clock_ahead: 0,
             jumps: Vec::new(),
@@ -265,6 +267,7 @@ impl Hub {
             kept: Kept::default(),
             careful: BTreeMap::new(),
             pieces: Pieces::default(),
+            watches: Watches::default(),
             metad_terms: BTreeMap::new(),
             provoked: None,
             evicts: None,

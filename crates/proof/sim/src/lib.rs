@@ -49,6 +49,7 @@ mod truth;
 mod turns;
 mod verify;
 mod vfs;
+mod watched;
 mod world;
 
 pub use coverage::{Coverage, MARKERS, RARE};

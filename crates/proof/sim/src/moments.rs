@@ -6,6 +6,7 @@ use crate::deeds::Theme;
 use crate::hub::{Hub, LaneId};
 use crate::network::From;
 use crate::together::STEPS_FROM;
+use crate::watched::EYED_MS;
 use crate::world::{LANES, is_hearer};
 use skep_model::Rng;
 use skep_types::{Decode, Ino, NodeId, Reader, ShardId};
@@ -82,6 +83,8 @@ pub enum Moment {
     Gathering,
     /// Who has something to tell of such a file stands still, and others look at it, and change it.
     PassedOver,
+    /// Such files that were there before are written over, while others look at them, and write, through handles that they keep.
+    Beside,
 }
 
 impl Moment {
@@ -108,6 +111,7 @@ impl Moment {
                 | Canary::TellsLateOverOthers
                 | Canary::LandsLate,
             ) => return Some(Self::PassedOver),
+            Some(Canary::HoldsBesideOthers) => return Some(Self::Beside),
             Some(_) => return None,
         }
         // Drawn apart: it leaves all else of a seed as it was.
@@ -139,12 +143,16 @@ impl Moment {
 
     /// One of them.
     pub fn of_pieces(seed: u64) -> Self {
-        Rng::new(Rng::new(seed ^ SALT ^ 3).next_u64()).pick(&[Self::Gathering, Self::PassedOver])
+        Rng::new(Rng::new(seed ^ SALT ^ 3).next_u64()).pick(&[
+            Self::Gathering,
+            Self::PassedOver,
+            Self::Beside,
+        ])
     }
 
     /// Is it one of files that are written in pieces?
     pub fn is_of_pieces(self) -> bool {
-        matches!(self, Self::Gathering | Self::PassedOver)
+        matches!(self, Self::Gathering | Self::PassedOver | Self::Beside)
     }
 
     /// What a lane does among all others.
@@ -155,7 +163,7 @@ impl Moment {
             Self::Renamed => RENAMED_DEEDS,
             Self::Unapplied | Self::Held => HELD_DEEDS,
             Self::Reopened => REOPENED_DEEDS,
-            Self::Asked | Self::ToldAgain | Self::Gathering | Self::PassedOver => ASKED_DEEDS,
+            Self::Asked | Self::ToldAgain | Self::Gathering | Self::PassedOver | Self::Beside => ASKED_DEEDS,
         };
         let mut left = rng.below(deeds.iter().map(|(_, share)| share).sum());
         for (deed, share) in deeds {
@@ -291,8 +299,11 @@ impl Hub {
         Some(self.now + self.rng.below(OVERTAKEN_MS))
     }
 
-    /// Something of this file waits: it may stick where it goes to its target next.
+    /// Something of this file waits: it is worth a look, or may stick where it goes to its target next.
     pub fn may_stick(&mut self, ino: Ino) {
+        if self.is_about(Moment::Beside) {
+            return self.pieces.eyes(ino, self.now + EYED_MS);
+        }
         if self.is_about(Moment::PassedOver) && !self.calm && self.rng.percent(STICKS) {
             self.pieces.sticks = Some(ino);
         }
@@ -357,6 +368,7 @@ mod tests {
             Moment::ToldAgain,
             Moment::Gathering,
             Moment::PassedOver,
+            Moment::Beside,
         ] {
             assert!(drawn.contains(&moment));
             assert!((0..100).all(|_| moment.deed(&mut rng) < ANY));

@@ -47,6 +47,15 @@ impl State {
     }
 }
 
+/// How somebody goes on with one that was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    AtItsEnd,
+    Appends,
+    /// From its beginning, over what is there.
+    Over,
+}
+
 #[derive(Debug)]
 pub struct Pieced {
     pub ino: Ino,
@@ -67,6 +76,10 @@ pub struct Pieced {
     pub closed: bool,
     /// Its writer appends.
     pub appends: bool,
+    /// Its writer has begun at the beginning again, and goes on here.
+    over: Option<usize>,
+    /// Mounts that have written it, one after the other.
+    pub writers: u32,
     /// Others have changed it: who has it open is shown that when he opens it again.
     pub is_of_all: bool,
     /// States that a loss may leave, the newest last: that is the one as answered.
@@ -96,6 +109,8 @@ impl Pieced {
             last_looks: 0,
             closed: false,
             appends: false,
+            over: None,
+            writers: 1,
             is_of_all: false,
             states: vec![empty],
             under_way: None,
@@ -112,14 +127,25 @@ impl Pieced {
     }
 
     /// This mount writes it from now on, and may keep some of that to itself.
-    pub fn taken_up(&mut self, (life, client): (u32, ClientId), appends: bool) {
-        (self.life, self.client, self.appends) = (life, client, appends);
+    pub fn taken_up(&mut self, (life, client): (u32, ClientId), how: Again) {
+        (self.life, self.client, self.appends) = (life, client, how == Again::Appends);
+        self.over = (how == Again::Over).then_some(0);
+        self.writers += 1;
         (self.closed, self.is_of_all, self.last_looks) = (false, false, 0);
     }
 
     /// An append has ended. Where something may be lost nobody can tell where the file ended for it: another one takes the place.
     pub fn has_appended(&mut self) {
         self.spoilt |= self.doubt;
+    }
+
+    /// Where its writer goes on: at its end, or where it has come to since it began again; round and round.
+    pub fn goes_on_at(&self) -> usize {
+        match self.over {
+            None => self.len(),
+            Some(at) if at < self.len() => at,
+            Some(_) => 0,
+        }
     }
 
     /// How long it is, for who was answered all.
@@ -148,6 +174,12 @@ impl Pieced {
             add(states, &change);
         }
         self.is_of_all |= !own;
+        if let (Change::Write(offset, data), true) = (&change, own)
+            && self.over.is_some()
+            && *offset == self.goes_on_at()
+        {
+            self.over = Some(offset + data.len());
+        }
         self.under_way = Some((change, own));
     }
 
@@ -353,7 +385,7 @@ mod tests {
         assert!(!file.may_be_taken_up(), "some of it may be with its mount");
         file.is_promised();
         assert!(file.may_be_taken_up());
-        file.taken_up((3, ClientId(3)), true);
+        file.taken_up((3, ClientId(3)), Again::Appends);
         file.client_gone(1);
         assert!(finds(&mut file, &all) && !finds(&mut file, &all[..4]) && !file.may_be_taken_up());
         file.begins(write(8, 5), true);
@@ -361,6 +393,21 @@ mod tests {
         assert!(finds(&mut file, &more) && !finds(&mut file, &all));
         file.client_gone(3);
         assert!(finds(&mut file, &more) && finds(&mut file, &all) && !finds(&mut file, &all[..4]));
+    }
+
+    /// Goal: who begins again goes on where he has come to, and from the beginning once more behind the end.
+    #[test]
+    fn it_is_written_over_in_order() {
+        let mut file = pieced();
+        file.is_promised();
+        file.closed = true;
+        assert_eq!(file.goes_on_at(), 8);
+        file.taken_up((3, ClientId(3)), Again::Over);
+        for (at, next) in [(0, 4), (2, 4), (4, 0), (0, 4)] {
+            file.begins(write(at, 7), true);
+            file.ended(true, None);
+            assert_eq!(file.goes_on_at(), next, "behind {at}");
+        }
     }
 
     /// Goal: a change by others of a file in doubt is there whatever is lost; and a sync that is good ends the doubt, but not

@@ -163,6 +163,8 @@ impl Actor {
                 let writes = own && self.hub.borrow().pieces.open.contains_key(&(self.id, at));
                 if writes {
                     self.write_burst(about).await
+                } else if self.watches(about).await? {
+                    Ok(())
                 } else if self.takes_up(about).await {
                     self.write_burst(About { own: true, ..about }).await
                 } else {
@@ -364,7 +366,7 @@ impl Actor {
         })
     }
 
-    fn judge_look(
+    pub(crate) fn judge_look(
         &self,
         about: About,
         what: &str,
@@ -428,7 +430,7 @@ impl Actor {
     }
 
     /// One piece: where the file ends, most times.
-    async fn write_piece(&self, about: About, handle: u64) -> Result<(), Failed> {
+    pub(crate) async fn write_piece(&self, about: About, handle: u64) -> Result<(), Failed> {
         let drawn = self.with_pieced(about, |file, hub| {
             let len = file.len();
             let (piece, first) = (hub.rng.pick(&PIECES), 1 + hub.rng.below(250) as u8);
@@ -436,7 +438,7 @@ impl Actor {
             let appends = (file.appends || !about.own) && !file.is_in_doubt() && hub.rng.percent(often);
             let offset = match hub.rng.below(100) {
                 _ if appends => len,
-                _ if about.own && hub.rng.percent(85) => len,
+                _ if about.own && hub.rng.percent(85) => file.goes_on_at(),
                 // What may not be where it belongs yet is worth to be changed.
                 0..=59 => file.put() + hub.rng.below((len.saturating_sub(file.put()) + 1) as u64) as usize,
                 60..=94 => hub.rng.below(len as u64 + 1) as usize,
@@ -575,8 +577,8 @@ impl Actor {
         let drawn = {
             let hub = &mut *self.hub.borrow_mut();
             let is_eyed = hub.pieces.eyed.is_some_and(|(at, until)| at == about.at && hub.now < until);
-            let is_rare = hub.is_about(Moment::Gathering) || hub.is_about(Moment::PassedOver) && !is_eyed;
-            if is_rare && hub.rng.percent(SELDOM) {
+            let is_rare = hub.is_about_pieces() && !(hub.is_about(Moment::PassedOver) && is_eyed);
+            if is_rare && (hub.is_about(Moment::Beside) || hub.rng.percent(SELDOM)) {
                 return Ok(());
             }
             let is_in_doubt = hub.pieces.files[about.at].as_ref().is_some_and(Pieced::is_in_doubt);

@@ -157,6 +157,7 @@ impl Actor {
         self.step(last).await?;
         self.close_kept().await?;
         self.close_pieces().await;
+        self.close_watched().await;
         self.close_all().await?;
         self.close_ledgers().await;
         self.compare_at_the_end().await
@@ -165,6 +166,7 @@ impl Actor {
     /// The next of the history. Set-id bits that are given to a file whose writer's session has ended may be cleared when
     /// the shard looks after it, which promises tell of: nobody here who may meet such files gives any.
     fn next_op(&self) -> Op {
+        self.note_told();
         let op = self.book.borrow_mut().next_op();
         let op = self.with_held().unwrap_or(op);
         let meets = self.takes_over || self.hub.borrow().was_evicted(self.id.life);

@@ -268,6 +268,7 @@ impl World {
             let hub = &mut *self.hub.borrow_mut();
             hub.fields.client_gone(life);
             hub.pieces.client_gone(life);
+            hub.watches.client_gone(life);
         }
         self.after(500, Event::TakeOver(at));
     }
