@@ -87,8 +87,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.shared.with(|s| {
             // It may have been given up by now.
             let mut is_over = |(ino, heard): (Ino, Heard)| {
-                let is_put = s.inodes.get(ino).is_some_and(|inode| inode.run_is_put());
-                !is_put || s.leases.heard_by(heard.shard, now) != Some(heard)
+                let is_put = s.inodes.get(ino).is_some_and(|inode| inode.run_is_put() || inode.is_moving());
+                !is_put || !s.is_heard_still(heard, now)
             };
             waited.any(&mut is_over) && !s.limits.canary_puts_unheard
         })

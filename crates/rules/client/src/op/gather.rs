@@ -1,7 +1,7 @@
 //! Small writes of a file that this mount holds wait for one another: when they go to their targets. See
 //! `docs/design/gathering.md`.
 
-use super::write::StripeWrite;
+use super::write::{StripeWrite, transfers};
 use crate::lane::Lane;
 use crate::limits::{DETACH_SYNC_MS, OWN_WAIT_MAX_MS, OWN_WAIT_MIN_MS, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
@@ -92,10 +92,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     Box::pin(self.ask_whether_held(ino)).await?;
                     continue;
                 }
-                Put::Run { offset, bytes, of } => {
+                Put::Run { offset, bytes, of, so_far } => {
                     // What this lane's own file has lost is no reason: the bytes may be another program's.
                     let _going = self.through([None, None]);
-                    self.put_run(ino, (*offset, bytes), *of).await
+                    self.put_run(ino, (*offset, bytes), *of, *so_far).await
                 }
             };
             match &result {
@@ -137,8 +137,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ino: Ino,
         (offset, bytes): (u64, &[u8]),
         (session, heard, generation): (ClientId, Heard, Generation),
+        (mut done, mut is_slow): (usize, bool),
     ) -> Result<(), Refusal> {
-        let mut done = 0;
         for _ in 0..STALE_ROUNDS_MAX {
             let view = self.shared.with(|s| s.write_view(ino));
             let Some(layout) = view.layout.clone() else {
@@ -148,7 +148,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if layout.generation != generation {
                 return Err(Status::STALE_GENERATION.into());
             }
-            let (at, data) = (offset + done as u64, &bytes[done..]);
+            let (at, mut data) = (offset + done as u64, &bytes[done..]);
+            if is_slow {
+                // What goes to one node is served there one after the other, and all of it would count until one moment.
+                data =
+                    &data[..transfers(&layout, at, data.len()).first().map_or(0, |piece| piece.len as usize)];
+            }
             let (later, waited) = (true, Some((session, heard)));
             let write = StripeWrite { later, waited, ..StripeWrite::new(&layout, at, data, view.owner) };
             self.shared.with(|s| s.inodes.entry(ino).change_begins());
@@ -160,7 +165,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     let end = offset + bytes.len() as u64;
                     self.find_loss(ino, at, end).await?.map_or(Ok(()), Err)?;
                 }
-                round => done += round?.landed(),
+                round => {
+                    let landed = round?.landed();
+                    done += landed;
+                    is_slow |= landed < data.len();
+                    self.shared.with(|s| s.put_so_far(ino, bytes, (done, is_slow)));
+                }
             }
             if done == bytes.len() {
                 return Ok(());

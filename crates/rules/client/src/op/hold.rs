@@ -8,10 +8,10 @@ use crate::limits::{
     HOLD_AGAIN_MS, HOLD_MS, HOLD_PATIENCE_MS, HOUSEKEEPING_MAX_MS, OLD_PATIENCE_MS, STALE_ROUNDS_MAX,
 };
 use crate::port::{Cell, Port};
-use crate::state::{Found, Inode, News, Shared, ToTell, Why};
+use crate::state::{Found, Heard, Inode, Moving, News, Shared, ToTell, Why};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use skep_types::{Attr, Errno, Ino, Millis, Mode, NodeId, SetAttr, ShardId, Timestamp};
+use skep_types::{Attr, ClientId, Errno, Ino, Millis, Mode, NodeId, SetAttr, ShardId, Timestamp};
 use skep_wire::meta::{AttrReply, Question, Tell};
 use skep_wire::{Refusal, Status};
 
@@ -115,42 +115,57 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// The file has outgrown what may be kept: its content goes to chunks, and what else is kept stays. It is in none of the
     /// shard's, so nothing is copied there. Others of this mount who write wait.
     pub(crate) async fn move_content(&self, ino: Ino, end: u64, like: Option<Ino>) -> Result<(), Refusal> {
-        self.until_told(ino).await?;
-        let now = self.port.boot();
-        let doubt = self.shared.with(|s| {
-            let inode = s.inodes.get(ino).filter(|inode| inode.hold.is_some() && !inode.is_held(now))?;
-            Some(inode.layout.as_ref().is_none_or(|layout| layout.is_inline()))
-        });
-        match doubt {
-            // Others may have it by now. Its shard takes it if they have not.
-            Some(true) => return Box::pin(self.tell_first(ino)).await,
-            Some(false) => Box::pin(self.ask_whether_held(ino)).await?,
-            None => {}
-        }
-        let begun = self.shared.with(|s| {
-            let inode = s.inodes.get_mut(ino)?;
-            Some((inode.begin_moving()?, inode.given_time()))
-        });
-        // Another lane has done it, or told it.
-        let Some((content, given)) = begun else { return Ok(()) };
-        let result = self.put_in_chunks(ino, &content, end, like).await;
-        self.shared.with(|s| {
-            if let Some(inode) = s.inodes.get_mut(ino) {
-                match result {
-                    Ok(()) => inode.was_moved(given),
-                    Err(_) => inode.was_asked(),
+        let mut is_sure = false;
+        for _ in 0..STALE_ROUNDS_MAX {
+            let now = self.port.boot();
+            let moving = self.shared.with(|s| s.begin_moving(ino, now, is_sure));
+            is_sure = false;
+            let (content, given, of) = match moving {
+                Moving::Nothing => return Ok(()),
+                Moving::Busy => {
+                    self.until_told(ino).await?;
+                    continue;
                 }
+                Moving::Tells => return Box::pin(self.tell_first(ino)).await,
+                Moving::Asks => {
+                    Box::pin(self.ask_whether_held(ino)).await?;
+                    is_sure = true;
+                    continue;
+                }
+                Moving::Begun { content, given, of } => (content, given, of),
+            };
+            let result = self.put_in_chunks(ino, &content, (end, like), of).await;
+            let asks = |refusal: &Refusal| [Status::NOT_READY, Status::TOO_LATE].contains(&refusal.status);
+            let is_to_ask = result.as_ref().is_err_and(asks);
+            self.shared.with(|s| {
+                if let Some(inode) = s.inodes.get_mut(ino) {
+                    match result {
+                        Ok(()) => inode.was_moved(given),
+                        Err(_) => inode.was_asked(),
+                    }
+                    if is_to_ask {
+                        inode.may_be_others();
+                    }
+                }
+            });
+            if !is_to_ask {
+                return result;
             }
-        });
-        result
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Err(super::unsettled(ino))
     }
 
+    /// As long as the mount is heard without a break since it was known that the file is held: programs were answered for the
+    /// content, so it must not land when others may have been let past, also while the file grew, or while it was on its way.
     async fn put_in_chunks(
         &self,
         ino: Ino,
         content: &[u8],
-        end: u64,
-        like: Option<Ino>,
+        (end, like): (u64, Option<Ino>),
+        (session, heard): (ClientId, Heard),
     ) -> Result<(), Refusal> {
         let content_end = content.len() as u64;
         for _ in 0..STALE_ROUNDS_MAX {
@@ -163,10 +178,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.grow_now(ino, end.max(content_end), like).await?;
                 continue;
             }
-            let later = view.gathers;
-            let write = StripeWrite { later, ..StripeWrite::new(&layout, 0, content, view.owner) };
+            let waited = Some((session, heard));
+            // What is told of clocks comes with room.
+            let write =
+                StripeWrite { later: true, waited, ..StripeWrite::new(&layout, 0, content, view.owner) };
             match self.write_chunks(ino, &write, &view, false).await {
                 Ok(Round::Written(n)) if n == content.len() => return Ok(()),
+                // A clock that was not known is by now: nobody was let past.
+                Err(refusal) if refusal.status == Status::TOO_LATE => {
+                    let now = self.port.boot();
+                    if !self.shared.with(|s| s.is_heard_still(heard, now)) {
+                        return Err(refusal);
+                    }
+                }
                 Err(refusal) => return Err(refusal),
                 Ok(_) => {}
             }

@@ -498,8 +498,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Err(if nothing { fenced } else { Errno::EIO.into() });
         }
         if let Some(late) = late {
-            // The file may be others' by now: nothing there is to be touched. Else all of it goes again, also what has landed.
-            return Err(late);
+            // The file may be others' by now: nothing there is to be touched. What has landed did so before that, and the rest goes
+            // again if it is not.
+            return if written > 0 { Ok(written) } else { Err(late) };
         }
         if refusal.status == Status::STALE_GENERATION {
             return Err(refusal);

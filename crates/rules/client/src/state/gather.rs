@@ -29,6 +29,10 @@ pub struct Run {
     room: Room,
     /// A lane brings it to its targets.
     is_put: bool,
+    /// So many bytes of it are with their targets: they came while the file was held, so it is as good as lost only with all.
+    done: usize,
+    /// Something of it came too late: from then on each piece goes by itself.
+    is_slow: bool,
     /// Lanes that tell of the file: nothing stays meanwhile.
     stops: u16,
     /// Targets had declined so often when it began: see [`Gathering`].
@@ -146,6 +150,27 @@ pub enum Put {
         bytes: Arc<Vec<u8>>,
         /// The session in which it was written, by whom the mount is heard, and the generation.
         of: (ClientId, Heard, Generation),
+        /// So many bytes of it are there; does each piece of the rest go by itself?
+        so_far: (usize, bool),
+    },
+}
+
+/// What is to be done before content that is kept may go to chunks.
+pub enum Moving {
+    /// There is none: another lane has brought it there, or told it, or it is lost.
+    Nothing,
+    /// It is told, or brought there, by another lane.
+    Busy,
+    /// Others may have the file by now. It is inline at its shard, which takes what is kept if they have not.
+    Tells,
+    /// The same, of a file that has chunks: whether it is held still is asked first.
+    Asks,
+    Begun {
+        content: Vec<u8>,
+        /// The time that was given before.
+        given: Option<Timestamp>,
+        /// As those of a run.
+        of: (ClientId, Heard),
     },
 }
 
@@ -271,7 +296,47 @@ impl Shared {
         let is_same = heard == run.heard || does_not_ask;
         let Some(heard) = heard.or(run.heard).filter(|_| is_same) else { return Put::Unheard };
         run.is_put = true;
-        Put::Run { offset: run.offset, bytes: run.bytes.clone(), of: (session, heard, run.generation) }
+        let so_far = (run.done, run.is_slow);
+        Put::Run {
+            offset: run.offset,
+            bytes: run.bytes.clone(),
+            of: (session, heard, run.generation),
+            so_far,
+        }
+    }
+
+    /// So much of these bytes, which are put, is with their targets.
+    pub(crate) fn put_so_far(&mut self, ino: Ino, bytes: &[u8], so_far: (usize, bool)) {
+        let run = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut());
+        if let Some(run) = run.filter(|run| run.bytes.as_ptr() == bytes.as_ptr()) {
+            (run.done, run.is_slow) = so_far;
+        }
+    }
+
+    /// A lane is about to bring content that is kept to chunks. `is_sure`: its shard has just said that the file is held.
+    pub(crate) fn begin_moving(&mut self, ino: Ino, now: Millis, is_sure: bool) -> Moving {
+        let (session, heard) = (self.client(), self.leases.heard_by(ino.shard(), now));
+        let Some(inode) = self.inodes.get_mut(ino).filter(|inode| inode.held_content().is_some()) else {
+            return Moving::Nothing;
+        };
+        if inode.is_being_told() {
+            return Moving::Busy;
+        }
+        let heard = heard.filter(|_| is_sure || inode.is_held(now));
+        let Some(heard) = heard else {
+            inode.may_be_others();
+            return if inode.has_content_to_move() { Moving::Asks } else { Moving::Tells };
+        };
+        let given = inode.given_time();
+        match inode.begin_moving() {
+            Some(content) => Moving::Begun { content, given, of: (session, heard) },
+            None => Moving::Nothing,
+        }
+    }
+
+    /// Has the mount been heard without a break since?
+    pub(crate) fn is_heard_still(&mut self, heard: Heard, now: Millis) -> bool {
+        self.leases.heard_by(heard.shard, now) == Some(heard)
     }
 
     /// A lane is about to ask whether the file is held still.
@@ -331,7 +396,7 @@ impl Shared {
     /// It came to a target too late: others may have been let past this mount, so its shard is asked before it goes again.
     pub(crate) fn was_late(&mut self, ino: Ino) {
         if let Some(run) = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut()) {
-            (run.is_put, run.heard) = (false, None);
+            (run.is_put, run.heard, run.is_slow) = (false, None, true);
         }
     }
 
@@ -364,7 +429,7 @@ impl Shared {
         let Some(inode) = self.inodes.get_mut(ino) else { return false };
         let Some(run) = inode.run.as_mut() else { return false };
         let (bytes, stops) = (core::mem::take(&mut run.bytes), run.stops);
-        run.is_put = false;
+        (run.is_put, run.done, run.is_slow) = (false, 0, false);
         if stops == 0 {
             inode.run = None;
         }

@@ -109,6 +109,8 @@ pub struct Hold {
     news: News,
     /// A lane is telling it, or brings its content to chunks.
     is_being_told: bool,
+    /// The latter.
+    is_moving: bool,
     /// It is to be told before anything else, or may have been told already: nothing more is kept, and nobody is answered by
     /// what is.
     is_ending: bool,
@@ -144,7 +146,7 @@ impl Inode {
     /// It is held from now on; that is good until then.
     pub fn begin_hold(&mut self, room: u32, good_until: Millis) {
         let (room, news) = (room as usize, News::default());
-        let (is_being_told, is_ending, denied) = (false, false, None);
+        let (is_being_told, is_moving, is_ending, denied) = (false, false, false, None);
         let (tries, number, names) = (0, 0, 0);
         self.hold = Some(Box::new(Hold {
             good_until,
@@ -152,6 +154,7 @@ impl Inode {
             room,
             news,
             is_being_told,
+            is_moving,
             is_ending,
             tries,
             number,
@@ -209,14 +212,19 @@ impl Inode {
     pub fn begin_moving(&mut self) -> Option<Vec<u8>> {
         let hold = self.hold.as_mut().filter(|hold| !hold.is_being_told)?;
         let content = hold.news.content.clone()?;
-        hold.is_being_told = true;
+        (hold.is_being_told, hold.is_moving) = (true, true);
         Some(content)
+    }
+
+    /// Does a lane bring its content to chunks?
+    pub fn is_moving(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.is_moving)
     }
 
     /// The content is in chunks. `given`: the time that was given before, which is that of the file.
     pub fn was_moved(&mut self, given: Option<Timestamp>) {
         if let Some(hold) = &mut self.hold {
-            hold.is_being_told = false;
+            (hold.is_being_told, hold.is_moving) = (false, false);
             hold.news.content = None;
             hold.news.mtime = given;
         }
@@ -256,7 +264,14 @@ impl Inode {
     /// Nothing came of that, and nothing is told by it.
     pub fn was_asked(&mut self) {
         if let Some(hold) = &mut self.hold {
-            hold.is_being_told = false;
+            (hold.is_being_told, hold.is_moving) = (false, false);
+        }
+    }
+
+    /// Others may have been let past its mount: its shard is asked before anything is believed of it.
+    pub fn may_be_others(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.good_until = Millis(0);
         }
     }
 

@@ -33,7 +33,7 @@ mod wish;
 pub use acls::{Acl, Acls};
 pub use ahead::{Ahead, Aheads, AsOf, Place};
 pub use closes::Closes;
-pub use gather::{Asking, Gathering, Put, Run, Stay};
+pub use gather::{Asking, Gathering, Moving, Put, Run, Stay};
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};

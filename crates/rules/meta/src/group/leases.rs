@@ -232,10 +232,13 @@ impl Leases {
         self.holders.has_of(shard) || self.recalls.has_of(shard)
     }
 
-    /// A term of a shard ended: its leases go with it, and what waited for them has been answered.
-    pub fn end_shard(&mut self, shard: ShardId) {
+    /// A term of a shard ended: its leases go with it, and what waited for them has been answered. These hold files there, or
+    /// may: they are to believe no longer that who renews them here waits for them.
+    pub fn end_shard(&mut self, shard: ShardId, who_hold: impl Iterator<Item = ClientId>) {
         self.recalls.end_shard(shard);
-        self.times.term_ended(&self.holders.end_shard(shard));
+        let mut clients = self.holders.end_shard(shard);
+        clients.extend(who_hold);
+        self.times.term_ended(&clients);
     }
 
     /// Takes apart some of what ended together.

@@ -68,6 +68,11 @@ impl FilesHeld {
         self.by_client.get(&client).map_or(0, BTreeSet::len)
     }
 
+    /// Who hold some.
+    pub fn clients(&self) -> impl Iterator<Item = ClientId> {
+        self.by_client.keys().copied()
+    }
+
     /// Does somebody hold it?
     pub fn has(&self, ino: Ino) -> bool {
         self.by_ino.contains_key(&ino)

@@ -189,7 +189,9 @@ impl Shard {
         self.give_up_reads(host);
         host.errands.drop_of(self.id);
         self.opens.drop_all(&mut host.opens);
-        host.leases.end_shard(self.id);
+        // Who has not told what he holds may hold some.
+        let who_hold = self.files_held.clients().chain(self.grace.unreported());
+        host.leases.end_shard(self.id, who_hold);
         let (last, durable) = (self.last, self.durable);
         let (leads, state, served) = (self.leads, self.state, self.served || self.serves);
         let (least, deposed, deposed_at) = (self.least, self.deposed, self.deposed_at);

@@ -1,5 +1,6 @@
 use super::*;
 use alloc::vec;
+use core::iter::empty;
 use skep_types::{Name, Term};
 use skep_wire::meta::RecallKind;
 
@@ -241,7 +242,7 @@ fn a_term_takes_its_leases_with_it() {
     table.ask(2, dir(7)).0.unwrap();
     table.ask(2, elsewhere).0.unwrap();
     table.recall(100, 1, &[(dir(7), What::Attributes)]);
-    table.leases.end_shard(SHARD);
+    table.leases.end_shard(SHARD, empty());
     table.leases.release(100);
     table.leases.check();
     assert!(table.leases.take_over().is_empty(), "what waited has been answered");
@@ -259,18 +260,30 @@ fn who_had_nothing_of_a_term_keeps_what_he_has() {
     table.ask(3, elsewhere).0.unwrap();
     let back = table.ask(3, dir(8)).0.unwrap();
     table.leases.give_back(ClientId(3), dir(8), back.number);
-    table.leases.end_shard(SHARD);
+    table.leases.end_shard(SHARD, empty());
     assert_eq!([2, 3].map(|client| table.ended_of(client)), [Some(1), Some(0)]);
     table.lapses[2] = 1;
     assert_eq!(table.ended_of(2), Some(1), "a lapse of its own");
-    table.leases.end_shard(SHARD);
+    table.leases.end_shard(SHARD, empty());
     assert_eq!([2, 3].map(|client| table.ended_of(client)), [Some(1), Some(0)], "nobody had anything");
-    table.leases.end_shard(ShardId(4));
+    table.leases.end_shard(ShardId(4), empty());
     assert_eq!([2, 3].map(|client| table.ended_of(client)), [Some(1), Some(3)]);
     assert_eq!(table.ended_of(1), Some(3), "a new one");
     table.now.0 += 3 * PATIENCE;
     table.leases.expire(table.now);
     assert_eq!(table.ended_of(2), Some(3), "it was forgotten");
+}
+
+/// Goal: who holds files of a term that ends has all lapse as well, whether it has leases of it or not: it is heard of by another
+/// server from then on.
+#[test]
+fn who_held_files_of_a_term_is_told() {
+    let mut table = Table::new();
+    let elsewhere = Ino::new(ShardId(4), 7);
+    (1..4).for_each(|client| assert!(table.ask(client, elsewhere).0.is_some()));
+    table.ask(2, dir(7)).0.unwrap();
+    table.leases.end_shard(SHARD, [1, 2].map(ClientId).into_iter());
+    assert_eq!([1, 2, 3].map(|client| table.ended_of(client)), [Some(1), Some(1), Some(0)]);
 }
 
 /// Goal: what ends together counts as nothing at once, is told to nobody and waited for by nobody; it is taken apart so many at
@@ -284,7 +297,7 @@ fn what_ends_together_is_swept_step_by_step() {
             table.ask(2, dir(serial)).0.unwrap();
         }
         match of_shard {
-            true => table.leases.end_shard(SHARD),
+            true => table.leases.end_shard(SHARD, empty()),
             false => table.lapses[2] = 1,
         }
         let anew = table.ask(2, dir(7)).0.unwrap();

@@ -23,7 +23,7 @@ struct Heard {
     over: bool,
     /// Nor was it heard to listen since; or it did not hear what was taken back, and lapsed over that.
     deaf: bool,
-    /// Which ended term it had leases of last: nothing else of that is in its renewals.
+    /// Which ended term it had leases of last, or held files in: nothing else of that is in its renewals.
     ended: u64,
 }
 
@@ -143,7 +143,7 @@ impl Times {
         self.asked.remove(&to);
     }
 
-    /// A term of a shard ended of which these have leases: they are renewed from now on as others than before. What a client
+    /// A term of a shard ended of which these have leases, or in which they hold files: they are renewed from now on as others than before. What a client
     /// is told never goes back, also when it was forgotten meanwhile: who comes anew is told the newest.
     pub fn term_ended(&mut self, holders: &BTreeSet<ClientId>) {
         self.ended += 1;

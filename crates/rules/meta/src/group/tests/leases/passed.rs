@@ -539,3 +539,24 @@ fn canaries() {
     assert!(bed.replies[&to].1.is_ok());
     assert_eq!(bed.call(ME, tell(file, 0o640)).unwrap().attr.mode, 0o640);
 }
+
+/// Goal: with the end of a term its holders learn by the next answer of the group that this does not renew what they believe any
+/// more, though they had no leases of it: another server may pass them over.
+#[test]
+fn who_holds_is_told_that_a_term_ended() {
+    let (mut bed, _me, _other, dir, file) = holding();
+    bed.server.host.leases.end_all(ClientId(ME.client));
+    let leases = &bed.server.host.leases;
+    assert!(
+        ![Ino::ROOT, dir, file].iter().any(|ino| leases.has(ClientId(ME.client), *ino)) && held(&bed) == 1
+    );
+    let ended = |bed: &mut Bed, who| {
+        let to = bed.send(who, GetAttr { ino: file });
+        bed.replies.get(&to).and_then(|(stamp, _)| stamp.renews).map(|time| time.ended)
+    };
+    assert_eq!(ended(&mut bed, ME), Some(0));
+    let mut restored = skep_wire::mgmt::MapReply { version: MapVersion(7), ..map(1, 5) };
+    restored.shards[0].era = 4;
+    bed.step(Input::Map { own: OWN, map: restored });
+    assert_eq!(ended(&mut bed, ME), Some(1));
+}
