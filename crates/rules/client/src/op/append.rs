@@ -85,8 +85,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     ) -> Result<Round, Refusal> {
         Box::pin(self.put_gathered(file.ino)).await?;
         let round = self.append_to_chunks(file, offset, data, how).await;
-        if round.is_err() {
-            self.shared.with(|s| s.inodes.entry(file.ino).append_failed());
+        // One that is tried again is at another place, for its first one is gone with a truncate, or a session.
+        let is_whole = match &round {
+            Ok(Round::Written(n)) => *n == data.len(),
+            Ok(_) => true,
+            Err(_) => false,
+        };
+        if !is_whole {
+            self.shared.with(|s| s.inodes.append_failed(file.ino));
         }
         round
     }

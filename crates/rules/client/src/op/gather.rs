@@ -26,7 +26,32 @@ impl<C: Cell<Shared>> Drop for Stopped<'_, C> {
     }
 }
 
+/// While it lives no append to a file stays with the mount: where the file ends may be about to change.
+pub(crate) struct Writing<'a, C: Cell<Shared>> {
+    shared: &'a C,
+    ino: Ino,
+}
+
+impl<C: Cell<Shared>> Drop for Writing<'_, C> {
+    fn drop(&mut self) {
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(self.ino) {
+                inode.writing = inode.writing.saturating_sub(1);
+            }
+        });
+    }
+}
+
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// A write is about to look where it goes.
+    pub(crate) fn begin_writing(&self, ino: Ino) -> Writing<'_, C> {
+        self.shared.with(|s| {
+            let inode = s.inodes.entry(ino);
+            inode.writing = inode.writing.saturating_add(1);
+        });
+        Writing { shared: &self.shared, ino }
+    }
+
     /// Whoever tells of the file has brought all of it to its targets.
     pub(crate) fn stop_gathering(&self, ino: Ino) -> Stopped<'_, C> {
         let is_held = self.shared.with(|s| s.stops_gathering(ino));

@@ -286,20 +286,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Why::Asked => self.in_time(HOLD_PATIENCE_MS, self.tell_asked(next.ino)).await,
                 // Others may be old enough as well.
                 Why::Old => self.in_time(OLD_PATIENCE_MS, self.tell_old(next.ino)).await,
-                Why::Wished => {
-                    self.in_time(HOLD_PATIENCE_MS, self.ask_to_hold(next.ino)).await;
-                    Ok(())
-                }
+                Why::Wished => self.in_time(HOLD_PATIENCE_MS, self.ask_to_hold(next.ino)).await,
             };
             let is_to_tell = told.is_err_and(|refusal| !is_gone(refusal.status));
-            self.shared.with(|s| {
+            let is_silent = self.shared.with(|s| {
                 s.holds.tried(&next, is_to_tell, self.port.boot());
                 // It may have been a target, which is in the way of its own files only.
-                if is_to_tell && s.nodes.silences().any(|(node, _)| node == next.node) {
+                let is_silent = is_to_tell && s.nodes.silences().any(|(node, _)| node == next.node);
+                if is_silent {
                     silent.insert(next.node);
                 }
+                is_silent
             });
-            if is_to_tell {
+            // A wish that failed is over, and what it leaves to be told is tried at once where its server answers.
+            if is_to_tell && (is_silent || next.why != Why::Wished) {
                 stuck.insert(next.ino);
             }
         }

@@ -19,15 +19,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Asks its shard whether this mount may hold the file.
-    pub(super) async fn ask_to_hold(&self, ino: Ino) {
+    pub(super) async fn ask_to_hold(&self, ino: Ino) -> Result<(), Refusal> {
         let now = self.port.boot();
-        let Some(wished) = self.shared.with(|s| s.wish_begins(ino, now)) else { return };
+        let Some(wished) = self.shared.with(|s| s.wish_begins(ino, now)) else { return Ok(()) };
         let tell = Tell { wishes: Some(true), ..News::of_hold(wished.hold).tell(ino, None) };
         let answer: Result<_, Refusal> = Box::pin(self.settle(self.changing(ino, &tell))).await;
         let answer = answer.and_then(|reply| Ok((reply.read::<AttrReply>()?, reply)));
         let now = self.port.boot();
-        self.shared.with(|s| {
-            let given = answer.ok().map(|(read, reply)| Given {
+        let (answer, failed) = match answer {
+            Ok(answer) => (Some(answer), Ok(())),
+            Err(refusal) => (None, Err(refusal)),
+        };
+        let is_first = self.shared.with(|s| {
+            let was_none = s.holds.next_ms(now).is_none();
+            let given = answer.map(|(read, reply)| Given {
                 reply: read,
                 holds: reply.stamp.holds.is_some(),
                 is_current: reply.stamp.term == s.shards.term(ino.shard()) && reply.client == s.client(),
@@ -36,7 +41,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // As if somebody had asked: the shard is told that nothing is held.
                 s.holds.ask(ino, true);
             }
+            was_none && s.holds.next_ms(now).is_some()
         });
+        if is_first {
+            // The other tellers sleep for as long as nothing is held.
+            self.port.is_asked();
+        }
+        failed
     }
 }
 

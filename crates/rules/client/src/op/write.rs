@@ -242,6 +242,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         kill: bool,
         sync: bool,
     ) -> Result<usize, Refusal> {
+        // An append that stayed from now on would count as before this, and be put over it.
+        let _writing = self.begin_writing(file.ino);
         for _ in 0..STALE_ROUNDS_MAX {
             // What was written before comes before it.
             self.put_gathered(file.ino).await?;

@@ -265,7 +265,7 @@ impl Shared {
     /// Where an append lands that stays here: where the file ends, as long as all of it that this mount wrote is marked.
     pub(crate) fn append_stays_at(&self, ino: Ino, now: Millis) -> Option<u64> {
         let inode = self.inodes.get(ino).filter(|inode| self.limits.gathers && inode.gathers(now))?;
-        inode.knows_appends().then(|| inode.size())
+        (inode.is_marked() && !self.inodes.appends_elsewhere(ino)).then(|| inode.size())
     }
 
     /// The same of one that is about to land there: no other write comes between.

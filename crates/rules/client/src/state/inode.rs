@@ -88,13 +88,15 @@ pub struct Inode {
     /// Counts writes.
     pub serial: u64,
     /// Appends under way that were given a range.
-    pub appending: u32,
+    pub appending: u16,
     /// End of the furthest of those ranges; 0 = none. (What is written is found by asking the targets.)
     pub reserved: u64,
     /// Change counter as of which it has no `security.capability`; 0 = unknown.
     pub no_capability: u64,
     /// Writes, copies and reservations of this mount in its chunk files, from before they are sent until they are marked.
     pub changing: u16,
+    /// Writes that look where they go, or go: no append stays beside them.
+    pub writing: u16,
     /// Appends to chunks that have begun: a truncate of this mount waits for them, or their record could stand at its old
     /// place and at a new one.
     pub appends: u16,
@@ -249,7 +251,7 @@ impl Inode {
 
     /// An append was given a range up to `end`.
     pub fn append_begins(&mut self, end: u64) {
-        self.appending += 1;
+        self.appending = self.appending.saturating_add(1);
         self.reserved = self.reserved.max(end);
     }
 

@@ -1,9 +1,9 @@
 //! All files that a mount knows of: those that are open, and some that were.
 
-use super::Inode;
 use super::inode::Inline;
+use super::{HoldWish, Inode};
 use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, SYNC_CLOSED_BATCH, SYNC_SMALLER_MAX};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Attr, ChunkId, Ino, Layout, Millis, ShardId};
@@ -20,6 +20,8 @@ pub struct Inodes {
     /// Closed with unsynced chunks, and when; the oldest first.
     closed: VecDeque<(Millis, Ino)>,
     inline_bytes: usize,
+    /// Appends to these came to nothing, or out short, in this session: what is missing may land late, where the next ones went.
+    elsewhere: BTreeSet<Ino>,
 }
 
 impl Inodes {
@@ -38,6 +40,18 @@ impl Inodes {
         self.table.entry(ino).or_default()
     }
 
+    /// An append came to nothing, or out short.
+    pub fn append_failed(&mut self, ino: Ino) {
+        if self.elsewhere.len() < IDLE_INODES_MAX {
+            self.elsewhere.insert(ino);
+        }
+    }
+
+    /// May that be so of this one? (Of so many files nobody remembers it.)
+    pub fn appends_elsewhere(&self, ino: Ino) -> bool {
+        self.elsewhere.len() >= IDLE_INODES_MAX || self.elsewhere.contains(&ino)
+    }
+
     /// All known inodes.
     pub fn iter(&self) -> impl Iterator<Item = (Ino, &Inode)> {
         self.table.iter().map(|(ino, inode)| (*ino, inode))
@@ -52,6 +66,7 @@ impl Inodes {
     /// A new session began: nothing that was known in the old one counts, but what programs wrote and what they
     /// must be told.
     pub fn disbelieve_all(&mut self) {
+        self.elsewhere.clear();
         for inode in self.table.values_mut() {
             inode.wish = None;
             inode.disbelieve();
@@ -230,7 +245,8 @@ impl Inodes {
             inode.holds_at(inode.looks_at());
         }
         inode.layout = None;
-        inode.wish = None;
+        inode.wish.take_if(|wish| !wish.is_put_off(now));
+        inode.wish.as_deref_mut().map(HoldWish::park);
         inode.mode = None;
         inode.live = false;
         inode.live_size = 0;

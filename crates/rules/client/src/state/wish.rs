@@ -21,8 +21,6 @@ pub struct Wish {
     asking: Asking,
     /// It was held since, because it was asked for, and nobody has asked this mount for it.
     held_since: Option<Millis>,
-    /// An append came to nothing, and some of it may land late, where the next ones went.
-    pub(super) appends_elsewhere: bool,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -50,6 +48,17 @@ impl Wish {
         asks
     }
 
+    /// Is it not to be asked for yet?
+    pub fn is_put_off(&self, now: Millis) -> bool {
+        now < self.not_before
+    }
+
+    /// Nobody has the file open: what is to be remembered.
+    pub fn park(&mut self) {
+        let Self { not_before, pause, held_since, .. } = *self;
+        *self = Self { not_before, pause, held_since, ..Self::default() };
+    }
+
     /// It is asked for.
     fn begins(&mut self, now: Millis) {
         if let Some(since) = self.held_since.take() {
@@ -59,6 +68,13 @@ impl Wish {
         }
         self.asking = Asking::Now { looks: false };
         self.not_before = now.plus(self.pause.max(WISH_AGAIN_MIN_MS));
+    }
+
+    /// An answer gives nothing. Who looked meanwhile has had it counted.
+    fn ends_in_vain(&mut self, asking: Option<Asking>, now: Millis) {
+        if asking != Some(Asking::Now { looks: true }) {
+            self.is_in_vain(now);
+        }
     }
 
     /// It was refused, or somebody else looks at it.
@@ -119,14 +135,9 @@ impl Inode {
         }
     }
 
-    /// An append came to nothing.
-    pub(crate) fn append_failed(&mut self) {
-        self.wish.get_or_insert_default().appends_elsewhere = true;
-    }
-
-    /// Do appends of this mount lie where it wrote, all of them?
-    pub(super) fn knows_appends(&self) -> bool {
-        self.changing == 0 && !self.wish.as_ref().is_some_and(|wish| wish.appends_elsewhere)
+    /// Is all that this mount writes marked?
+    pub(super) fn is_marked(&self) -> bool {
+        self.changing == 0 && self.writing == 0
     }
 }
 
@@ -173,11 +184,11 @@ impl Shared {
         let Some(inode) = self.inodes.get_mut(ino) else { return !given.is_none_or(|given| given.holds) };
         let asking = inode.wish.as_mut().map(|wish| core::mem::take(&mut wish.asking));
         let Some(Given { reply, holds, is_current }) = given else {
-            inode.wish.get_or_insert_default().is_in_vain(now);
+            inode.wish.get_or_insert_default().ends_in_vain(asking, now);
             return false;
         };
         if !holds {
-            inode.wish.get_or_insert_default().is_in_vain(now);
+            inode.wish.get_or_insert_default().ends_in_vain(asking, now);
             return true;
         }
         // Nobody has looked since, so what the answer says is so.
@@ -188,7 +199,7 @@ impl Shared {
         self.inodes.merge(reply.attr);
         let Some(inode) = self.inodes.get_mut(ino) else { return false };
         // When it was opened others may have written to it still.
-        inode.live = false;
+        (inode.live, inode.live_size) = (false, 0);
         inode.begin_hold(0, good_until);
         inode.held_as_of(names);
         if let Some(held) = &mut inode.hold {

@@ -76,6 +76,8 @@ pub struct Cluster {
     /// Kinds of which the port was told that they change something.
     pub changing: BTreeSet<u16>,
     pub cancelled: bool,
+    /// So often those who tell what is held were woken.
+    pub woken: usize,
     /// See [`Port::caller`].
     pub caller: u32,
     pub lines: Vec<String>,
@@ -126,6 +128,7 @@ impl Default for Cluster {
             free: 40,
             incarnation: 1,
             faults: BTreeMap::new(),
+            woken: 0,
             counts: BTreeMap::new(),
             changing: BTreeSet::new(),
             cancelled: false,
@@ -375,6 +378,10 @@ pub struct FakePort {
 
 impl Port for FakePort {
     type Notice = ();
+
+    fn is_asked(&self) {
+        self.cluster.borrow_mut().woken += 1;
+    }
 
     async fn call(&self, calls: &mut [Call<'_>]) {
         pend_once().await;

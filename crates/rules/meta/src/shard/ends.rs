@@ -29,6 +29,8 @@ struct End {
     generation: Generation,
     end: u64,
     given: BTreeMap<(ClientId, Slot), Given>,
+    /// Who had reserved beyond the row's size in an earlier life of the server.
+    before: BTreeSet<ClientId>,
     /// Clients that have not asked since the file was cut: what they know of its end is from before.
     behind: BTreeSet<ClientId>,
     /// It was open in an earlier life of the server. Only these clients have looked since: what others know of
@@ -71,10 +73,11 @@ impl Ends {
         end.behind.remove(&client) || unasked
     }
 
-    /// Was a range of it given to anybody but `client`? What he writes there may come late.
-    pub fn are_of_others(&self, ino: Ino, client: ClientId) -> bool {
-        let is_other = |(given, _): &(ClientId, Slot)| *given != client;
-        self.files.get(&ino).is_some_and(|end| end.given.keys().any(is_other))
+    /// To whom ranges of it were given. `generation`: what was given in another one is gone with its chunk files.
+    fn takers(&self, ino: Ino, generation: Option<Generation>) -> impl Iterator<Item = ClientId> {
+        let is_of = |end: &&End| generation.is_none_or(|generation| end.generation == generation);
+        let end = self.files.get(&ino).filter(is_of).into_iter();
+        end.flat_map(|end| end.given.keys().map(|(client, _)| *client).chain(end.before.iter().copied()))
     }
 
     /// How many files are appended to.
@@ -177,14 +180,44 @@ impl Shard {
     pub(super) fn reclaim_end<S: Store>(
         &mut self,
         host: &Host<S>,
-        ino: Ino,
+        (ino, client): (Ino, ClientId),
         reserved: u64,
     ) -> Result<(), StoreError> {
         if let Some(inode) = self.inode(host, ino)?.filter(|inode| !inode.layout.is_inline()) {
             let end = self.ends.of(ino, inode.layout.generation);
             end.end = end.end.max(reserved);
+            if reserved > inode.size {
+                end.before.insert(client);
+            }
             self.ends.restarted(ino);
         }
         Ok(())
+    }
+
+    /// Was a range of it given to anybody but `client`? What he writes there may come late, unless his session is over: targets
+    /// refuse it then.
+    pub(super) fn has_ends_of_others<S: Store>(&self, host: &Host<S>, ino: Ino, client: ClientId) -> bool {
+        // A row that is not in memory says nothing here; its run reads it, and asks again.
+        let generation = self.inode(host, ino).ok().flatten().map(|inode| inode.layout.generation);
+        self.ends.takers(ino, generation).any(|taker| taker != client && host.sessions.lives(taker))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: who had reserved before a restart counts as who was given a range, in the generation of which it was.
+    #[test]
+    fn who_has_taken_ends() {
+        let (mut ends, ino, one) = (Ends::default(), Ino(1), Generation(1));
+        ends.of(ino, one).before.insert(ClientId(2));
+        ends.restarted(ino);
+        let takers = |ends: &Ends, generation| ends.takers(ino, generation).collect::<alloc::vec::Vec<_>>();
+        assert_eq!(takers(&ends, Some(one)), [ClientId(2)]);
+        assert_eq!(takers(&ends, None), [ClientId(2)]);
+        assert_eq!(takers(&ends, Some(Generation(2))), []);
+        ends.forget(ino);
+        assert_eq!(takers(&ends, None), []);
     }
 }

@@ -93,6 +93,11 @@ impl FilesHeld {
         self.by_ino.get(&ino).map(|by| by.client)
     }
 
+    /// The same, and as which of his holds.
+    pub(super) fn hold_of(&self, ino: Ino) -> Option<(ClientId, u64)> {
+        self.by_ino.get(&ino).map(|by| (by.client, by.hold))
+    }
+
     /// Who holds it, if that is not `client`.
     pub fn other(&self, ino: Ino, client: ClientId) -> Option<ClientId> {
         self.client(ino).filter(|holder| *holder != client)
@@ -246,7 +251,7 @@ impl Shard {
         let MetaRequest::Tell(m) = &request.message else { return false };
         let client = request.peer.client;
         m.keeps == Some(true)
-            && self.files_held.passed.change(m.ino, client).is_some()
+            && self.files_held.passed.change(m.ino, client, m.hold.unwrap_or(0)).is_some()
             && self.opens.writes(m.ino, client)
             && host.leases.wishes(request.reply_to).is_some()
             && self.may_hold_more(host, client)
@@ -272,7 +277,7 @@ impl Shard {
             && !self.waits.is_awaited(For::Holder(ino))
             && !host.events.is_asked(client, ino)
             && self.is_settled_but_for(ino, client)
-            && !self.ends.are_of_others(ino, client)
+            && !self.has_ends_of_others(host, ino, client)
             && self.may_hold_more(host, client)
     }
 
@@ -332,14 +337,14 @@ impl Shard {
             self.holder_over(host, m.ino);
         }
         if done.holds.is_some() || !is_empty(m) {
-            self.files_held.passed.forget_of(m.ino, client);
+            self.files_held.passed.forget_of(m.ino, client, m.hold.unwrap_or(0));
         }
         done.holds
     }
 
     /// `client` will tell nothing: it has closed the file, or its session is over.
     pub(super) fn tells_nothing<S: Store>(&mut self, host: &mut Host<S>, ino: Ino, client: ClientId) {
-        self.files_held.passed.forget_of(ino, client);
+        self.files_held.passed.forget_of(ino, client, u64::MAX);
         if self.files_held.end(ino, client) {
             self.files_held.note_unheld(ino, host.now);
             self.holder_over(host, ino);

@@ -212,7 +212,7 @@ impl Choose for Live<'_> {
         if self.held.is_told_by(ino, self.client, hold) || self.holding.faults.takes_late_tells {
             return Teller::Holder;
         }
-        let Some(known) = self.held.passed.change(ino, self.client) else { return Teller::Other };
+        let Some(known) = self.held.passed.change(ino, self.client, hold) else { return Teller::Other };
         // Also in grace: who opened it has done so in this term, for no earlier one had it passed over.
         let writes = || self.opens.other_writers(ino, self.client) || (self.recovering)(ino);
         match self.holding.faults.tells_late

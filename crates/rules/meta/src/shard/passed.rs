@@ -16,6 +16,8 @@ use skep_wire::meta::OpenMode;
 #[derive(Debug)]
 struct Last {
     client: ClientId,
+    /// Which of his holds: what he says of an earlier one is not about it.
+    hold: u64,
     /// The change counter of the row when others went on.
     change: u64,
     /// Somebody else has opened it for writing since. What he wrote to chunks the counter need not show, for he may be gone
@@ -34,7 +36,7 @@ pub struct PassedOver {
 }
 
 impl PassedOver {
-    fn add(&mut self, ino: Ino, client: ClientId, change: u64) {
+    fn add(&mut self, ino: Ino, (client, hold): (ClientId, u64), change: u64) {
         self.forget(ino);
         if self.by_ino.len() >= FILES_HELD_MAX
             && let Some((_, oldest)) = self.by_age.pop_first()
@@ -43,12 +45,13 @@ impl PassedOver {
         }
         self.times += 1;
         self.by_age.insert(self.times, ino);
-        self.by_ino.insert(ino, Last { client, change, written: false, age: self.times });
+        self.by_ino.insert(ino, Last { client, hold, change, written: false, age: self.times });
     }
 
-    /// Of which change counter `client` knew the file when it was passed over.
-    pub fn change(&self, ino: Ino, client: ClientId) -> Option<u64> {
-        self.by_ino.get(&ino).filter(|last| last.client == client).map(|last| last.change)
+    /// Of which change counter `client` knew the file when it was passed over, if what he says of this hold is about that.
+    pub fn change(&self, ino: Ino, client: ClientId, hold: u64) -> Option<u64> {
+        let is_of = |last: &&Last| last.client == client && last.hold <= hold;
+        self.by_ino.get(&ino).filter(is_of).map(|last| last.change)
     }
 
     /// `client` has opened it for writing: whoever else was passed over is too late, for good.
@@ -70,9 +73,9 @@ impl PassedOver {
         }
     }
 
-    /// The client has told what it kept, or tells nothing.
-    pub fn forget_of(&mut self, ino: Ino, client: ClientId) {
-        if self.change(ino, client).is_some() {
+    /// The client has told what it kept by this hold, or tells nothing.
+    pub fn forget_of(&mut self, ino: Ino, client: ClientId, hold: u64) {
+        if self.change(ino, client, hold).is_some() {
             self.forget(ino);
         }
     }
@@ -172,10 +175,10 @@ impl Shard {
         let over: Vec<Ino> = over.map(|(ino, _)| *ino).collect();
         for ino in over {
             self.files_held.passing.remove(&ino);
-            if let Some(client) = self.files_held.client(ino) {
+            if let Some((client, hold)) = self.files_held.hold_of(ino) {
                 let change = self.inode(host, ino)?.map_or(0, |inode| inode.change);
                 self.files_held.end(ino, client);
-                self.files_held.passed.add(ino, client, change);
+                self.files_held.passed.add(ino, (client, hold), change);
                 // Nobody waits for its answer any more, and it would keep the next question back.
                 host.events.ask_no_more(client, ino);
             }
@@ -221,17 +224,19 @@ mod tests {
     fn bounded() {
         let (one, other) = (ClientId(1), ClientId(2));
         let mut passed = PassedOver::default();
-        (0..2 + FILES_HELD_MAX as u64).for_each(|ino| passed.add(Ino(ino), one, ino));
+        (0..2 + FILES_HELD_MAX as u64).for_each(|ino| passed.add(Ino(ino), (one, 0), ino));
         assert_eq!((passed.len(), passed.times()), (FILES_HELD_MAX, 2 + FILES_HELD_MAX as u64));
-        assert_eq!([1, 2].map(|ino| passed.change(Ino(ino), one)), [None, Some(2)]);
-        assert_eq!(passed.change(Ino(2), other), None);
-        passed.forget_of(Ino(2), other);
+        assert_eq!([1, 2].map(|ino| passed.change(Ino(ino), one, 0)), [None, Some(2)]);
+        assert_eq!(passed.change(Ino(2), other, 0), None);
+        passed.forget_of(Ino(2), other, 0);
         passed.forget(Ino(3));
-        passed.add(Ino(2), other, 9);
-        assert_eq!((passed.len(), passed.change(Ino(2), one)), (FILES_HELD_MAX - 1, None));
+        passed.add(Ino(2), (other, 7), 9);
+        assert_eq!((passed.len(), passed.change(Ino(2), one, 7)), (FILES_HELD_MAX - 1, None));
         passed.end(one);
-        assert_eq!((passed.len(), passed.change(Ino(2), other)), (1, Some(9)));
-        passed.forget_of(Ino(2), other);
+        assert_eq!((passed.len(), passed.change(Ino(2), other, 8)), (1, Some(9)));
+        passed.forget_of(Ino(2), other, 6);
+        assert_eq!((passed.len(), passed.change(Ino(2), other, 6)), (1, None));
+        passed.forget_of(Ino(2), other, 7);
         assert_eq!(passed.len(), 0);
     }
 }

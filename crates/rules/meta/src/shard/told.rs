@@ -149,7 +149,7 @@ impl Shard {
         for open in &m.opens {
             self.opens(host, client, open.ino, open.mode, open.open_seq);
             if open.mode.writes() {
-                self.reclaim_end(host, open.ino, open.reserved)?;
+                self.reclaim_end(host, (open.ino, client), open.reserved)?;
             }
         }
         let again = self.grace.has_reported(client);

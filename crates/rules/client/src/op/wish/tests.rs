@@ -10,8 +10,9 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::pin::pin;
+use skep_types::limits::TRANSFER_MAX;
 use skep_types::{Errno, Ino, SetAttr, Term};
-use skep_wire::meta::{Commit, Question, ReserveEnd, Tell};
+use skep_wire::meta::{Commit, Grow, Question, ReserveEnd, Tell};
 use skep_wire::storage::WriteChunk;
 use skep_wire::{Message, Status};
 
@@ -376,4 +377,119 @@ fn two_appends_have_two_places() {
     let before = asked(&cluster, &[ReserveEnd::KIND]);
     block_on(lane.write(file.handle, 0, &[2; PIECE], APPEND)).unwrap();
     assert_eq!(asked(&cluster, &[ReserveEnd::KIND]), before + 1);
+}
+
+/// Goal: where an append came out short, none stays from then on, also when the file was closed and opened again: what is missing
+/// may land late, in the place of the next ones.
+#[test]
+fn behind_a_short_append_none_stays() {
+    for short in [true, false] {
+        let cluster = cluster();
+        let (lane, _, teller, file) = writing(&cluster);
+        let ino = file.attr.ino;
+        let stays =
+            || lane.shared.borrow().append_stays_at(ino, skep_types::Millis(clock(&cluster))).is_some();
+        assert!(holds(&lane, &teller, &file) && stays());
+        let large = alloc::vec![3; TRANSFER_MAX + 1];
+        let failed = [Fault::LateAnswer, Fault::Refuse(Status::errno(Errno::EIO))];
+        cluster.borrow_mut().fail(WriteChunk::KIND, if short { &failed } else { &failed[..1] });
+        let landed = block_on(lane.write(file.handle, 0, &large, APPEND)).unwrap();
+        assert_eq!((landed < large.len(), stays()), (short, !short));
+        block_on(lane.release(file.handle));
+        let again = block_on(lane.open(ino, crate::testing::BOTH)).unwrap();
+        passes(&cluster, 1_000);
+        for number in 0..WISH_AFTER as usize {
+            let at = BEGUN + WISH_AFTER as usize * PIECE + landed + number * PIECE;
+            write(&lane, &again, at as u64, &[2; PIECE]);
+        }
+        block_on(teller.tell_held());
+        assert_eq!((is_held(&lane, ino), stays()), (true, !short));
+    }
+}
+
+/// Goal: beside a write that looks where it goes no append stays: it would count as before that, and be put over it.
+#[test]
+fn beside_a_write_no_append_stays() {
+    let cluster = cluster();
+    let (lane, _, teller, file) = writing(&cluster);
+    let other = lane_beside(&cluster, &lane);
+    assert!(holds(&lane, &teller, &file));
+    let ino = file.attr.ino;
+    let stays = || lane.shared.borrow().append_stays_at(ino, skep_types::Millis(clock(&cluster))).is_some();
+    let covered =
+        lane.shared.borrow().inodes.get(ino).and_then(|inode| inode.layout.clone()).unwrap().covered();
+    let before = asked(&cluster, &[Grow::KIND]);
+    cluster.borrow_mut().fail(Grow::KIND, &[Fault::LateAnswer]);
+    {
+        let data = alloc::vec![7; GATHER_WRITE_MAX + 1];
+        let mut writes = pin!(other.write(file.handle, covered, &data, PLAIN));
+        while asked(&cluster, &[Grow::KIND]) == before {
+            assert!(step(writes.as_mut()).is_pending());
+        }
+        assert!(!stays());
+        block_on(writes).unwrap();
+    }
+    assert!(stays());
+}
+
+/// Goal: whoever closes the file and opens it again asks no sooner than who keeps it open.
+#[test]
+fn a_close_forgets_no_refusal() {
+    let cluster = cluster();
+    let (lane, ear, teller, file) = writing(&cluster);
+    cluster.borrow_mut().shard.holds.gives = false;
+    let (ino, began, mut times, mut number) = (file.attr.ino, clock(&cluster), Vec::new(), 0);
+    block_on(lane.release(file.handle));
+    while clock(&cluster) < began + 16_000 {
+        let before = asked(&cluster, &[Tell::KIND]);
+        let again = block_on(lane.open(ino, crate::testing::BOTH)).unwrap();
+        pieces(&lane, &again, number..number + 4);
+        number += 4;
+        block_on(teller.tell_held());
+        if asked(&cluster, &[Tell::KIND]) > before {
+            times.push((clock(&cluster) - began) / 1_000);
+        }
+        block_on(lane.release(again.handle));
+        passes(&cluster, 250);
+        listens(&ear);
+    }
+    assert_eq!(times, [0, 1, 3, 7, 15]);
+}
+
+/// Goal: the other tellers are woken when a file begins to be held and nothing was, and only then.
+#[test]
+fn who_tells_is_woken() {
+    let cluster = cluster();
+    let (lane, _, teller, file) = writing(&cluster);
+    pieces(&lane, &file, 0..WISH_AFTER as usize);
+    let before = cluster.borrow().woken;
+    block_on(teller.tell_held());
+    assert!(is_held(&lane, file.attr.ino));
+    assert_eq!(cluster.borrow().woken - before, 1);
+}
+
+/// Goal: a question and a refusal that meet count once.
+#[test]
+fn a_question_and_a_refusal_count_once() {
+    let cluster = cluster();
+    let (lane, ear, teller, file) = writing(&cluster);
+    let ino = file.attr.ino;
+    cluster.borrow_mut().shard.holds.gives = false;
+    pieces(&lane, &file, 0..4);
+    cluster.borrow_mut().fail(Tell::KIND, &[Fault::LateAnswer]);
+    {
+        let mut asks = pin!(teller.tell_held());
+        while tells(&cluster) == 0 {
+            assert!(step(asks.as_mut()).is_pending());
+        }
+        let now = skep_types::Millis(clock(&cluster));
+        lane.shared.borrow_mut().is_asked_for(&Question { term: Term(1), ino }, now);
+        block_on(asks);
+    }
+    passes(&cluster, 1_000);
+    listens(&ear);
+    let before = tells(&cluster);
+    pieces(&lane, &file, 4..8);
+    block_on(teller.tell_held());
+    assert_eq!(tells(&cluster), before + 1);
 }

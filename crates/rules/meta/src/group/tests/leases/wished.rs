@@ -241,6 +241,24 @@ fn words_of_earlier_holds_come_late() {
     bed.check();
 }
 
+/// Goal: a word about an earlier hold that comes when the newest one was passed over is not taken for one about that, which is
+/// told after it.
+#[test]
+fn words_of_earlier_holds_come_behind_one_passed_over() {
+    let (mut bed, me, _other, file) = written();
+    assert!(gives(&mut bed, wish(file, 6)) && gives(&mut bed, wish(file, 8)));
+    bed.step(Input::Gone(me.to));
+    let to = bed.send(OTHER, GetAttr { ino: file });
+    (0..2).for_each(|_| bed.tick(PATIENCE / 2));
+    assert!(bed.replies.contains_key(&to) && held(&bed) == 0);
+    let late = Who { slot: 2, ..ME };
+    let keeps = Tell { keeps: Some(true), ..nothing(file) };
+    assert!(bed.call(late, of(6, keeps)).is_ok() && held(&bed) == 0);
+    assert_eq!(bed.call(late, of(6, tell(file, 0o600))).err(), Some(Status::NOT_HELD));
+    assert_eq!(bed.call(ME, of(8, tell(file, 0o640))).unwrap().attr.mode, 0o640);
+    bed.check();
+}
+
 /// Goal: no lease on a directory covers a file that is held so: one that was there before its mount opened it was taken back,
 /// and one that came since tells nobody of its attributes.
 #[test]
