@@ -144,7 +144,6 @@ pub const MARKERS: &[&str] = &[
     "a file was held",
     "a held file was told",
     "somebody waited for a held file",
-    "a question came before the create's answer",
     "held files were reported to a new term",
     "files were held no longer, and nothing told of them",
     "a kill lost what was not told of a held file",
@@ -170,6 +169,8 @@ pub const MARKERS: &[&str] = &[
 
 /// Situations that are reached too seldom to be asked of 400 seeds.
 pub const RARE: &[&str] = &[
+    "a piece was appended over a restart",
+    "a question came before the create's answer",
     "a connection stuck",
     "what was held back arrived",
     // Until mounts keep small writes: they ask for no promise yet.

@@ -150,7 +150,7 @@ impl Actor {
         let Book { gathered, fs, number, .. } = book;
         gathered.retain(|_, file| match held(file.server) {
             Some(inode) => {
-                (file.has_news, file.has_run) = (inode.has_news(), has_run(inode));
+                (file.has_news, file.has_run) = (inode.has_changes(), has_run(inode));
                 file.tells = hub.tells.count(file.server);
                 file.before_news =
                     hub.tells.before_news(file.server, inode.is_being_told() || inode.is_ending());

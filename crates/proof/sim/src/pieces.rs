@@ -460,7 +460,7 @@ impl Actor {
         if !self.begins_turn(about, Some(Change::Write(offset, data.clone()))) {
             return Ok(());
         }
-        let how = WriteHow { append, ..WriteHow::default() };
+        let (how, term) = (WriteHow { append, ..WriteHow::default() }, self.term_of(about.ino));
         let written = self.lane.write(handle, offset as u64, &data, how).await;
         let done = written.map(|n| {
             let is_whole = n == data.len();
@@ -482,7 +482,7 @@ impl Actor {
         });
         let ended = self.ends_turn(about, &format!("{} bytes at {offset}", data.len()), done);
         if append {
-            self.with_pieced(about, |file, _| file.has_appended());
+            self.append_ended(about, term);
         }
         ended?;
         // What waits goes to its target, and sticks there.

@@ -9,6 +9,7 @@ use crate::pieced::{Again, Pieced};
 use crate::pieces::About;
 use crate::program::{Actor, session_of};
 use crate::turns::BOTH;
+use skep_types::{Ino, Term};
 
 /// Of a hundred times that a lane meets a closed file so many are such.
 const TAKEN_UP: u64 = 30;
@@ -18,6 +19,24 @@ const OVER: u64 = 25;
 const OFTEN_OVER: u64 = 50;
 
 impl Actor {
+    /// The term of the file's shard, as the mount knows it.
+    pub(crate) fn term_of(&self, ino: Ino) -> Term {
+        self.shared.borrow().shards.term(ino.shard())
+    }
+
+    /// An append that began in this term has ended. Where the answer with its place was lost with the server it has another one, and
+    /// there are zeros in front of it (`docs/design/locks.md`): how many only the server knew.
+    pub(crate) fn append_ended(&self, about: About, term: Term) {
+        let has_moved = self.term_of(about.ino) != term;
+        self.with_pieced(about, |file, hub| {
+            file.has_appended();
+            if has_moved {
+                hub.coverage.hit("a piece was appended over a restart");
+                file.spoilt = true;
+            }
+        });
+    }
+
     /// Becomes the writer of a file that was closed. `false`: not now.
     pub(crate) async fn takes_up(&self, about: About) -> bool {
         let draws = |file: &mut Pieced, hub: &mut Hub| file.may_be_taken_up() && hub.rng.percent(TAKEN_UP);
