@@ -137,9 +137,14 @@ fn tail_follows_another_mount() {
 #[test]
 fn who_only_reads_sees_what_another_mount_adds() {
     let (_cluster, first, second) = two_mounts();
-    for (name, is_changed) in [("calm", false), ("changed", true)] {
+    // What is small when it is opened is read through the kernel's pages.
+    for (name, is_changed, small) in
+        [("calm", false, 0), ("changed", true, 0), ("small", false, 3_000), ("both", true, 10)]
+    {
         let mut writer = appending(&first.join(name));
+        writer.write_all(&vec![b's'; small]).unwrap();
         let mut reader = File::open(second.join(name)).unwrap();
+        reader.read_exact(&mut vec![0; small]).unwrap();
         let mut expected = Vec::new();
         for number in 0..60usize {
             let line =
@@ -156,7 +161,7 @@ fn who_only_reads_sees_what_another_mount_adds() {
             }
             assert!(found == line, "{name}, line {number}: {} of {} bytes", found.len(), line.len());
             if is_changed {
-                File::create_new(second.join(format!("beside-{number}"))).unwrap();
+                File::create_new(second.join(format!("{name}-beside-{number}"))).unwrap();
             }
         }
         drop(writer);

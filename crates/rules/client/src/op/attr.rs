@@ -24,13 +24,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(attr)
     }
 
-    /// Attributes of an open file as of its open, with every change of this mount since: what the
-    /// kernel needs of a size while it reads or seeks. Asks the shard while other mounts write.
+    /// Attributes of an open file, with every change of this mount: what the kernel needs of a size while it reads at the end
+    /// that it knows, or seeks. Asks the shard unless a lease says that nobody else has changed it.
     pub async fn getattr_open(&self, handle: Handle) -> Result<Attr, Errno> {
-        let asked = self.asked();
+        let (asked, boot) = (self.asked(), self.port.boot());
         let (ino, known) = self.shared.with(|s| {
             let ino = s.handles.any_file(handle).ok_or(Errno::EBADF)?.ino;
-            let inode = s.inodes.get(ino).filter(|inode| !inode.end_is_open());
+            let is_sure = !s.may_have_grown(ino, u64::MAX, boot);
+            let inode = s.inodes.get(ino).filter(|inode| is_sure && !inode.end_is_open());
             let known = inode.and_then(|inode| Some(inode.with_mark(inode.attr.clone()?)));
             Ok::<_, Errno>((ino, known))
         })?;

@@ -386,7 +386,7 @@ impl Shared {
 
     /// A read goes on behind the end that is known: may another mount have moved that? (One that begins before it is answered
     /// with what is there, whether shards can be asked or not; the next one asks.)
-    fn may_have_grown(&mut self, ino: Ino, offset: u64, boot: Millis) -> bool {
+    pub(super) fn may_have_grown(&mut self, ino: Ino, offset: u64, boot: Millis) -> bool {
         let known = self
             .inodes
             .get(ino)
