@@ -205,7 +205,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) fn errno<T>(&self, result: Result<T, Refusal>) -> Result<T, Errno> {
         result.map_err(|refusal| {
             let (errno, tell) = match (refusal.status.as_errno(), refusal.status) {
-                (Some(errno), _) => (errno, !refusal.detail.is_empty()),
+                // Whoever is asked why a program could not read looks there.
+                (Some(errno), _) => (errno, errno == Errno::EIO || !refusal.detail.is_empty()),
                 (None, Status::ROLE) => (Errno::EPERM, true),
                 (None, Status::FENCED) => (Errno::ENOTCONN, false),
                 (None, _) => (Errno::EIO, true),

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
+use core::future::Future;
 use skep_types::{ClientId, FenceEpoch, Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::Status;
 
@@ -95,6 +96,13 @@ pub trait Port {
 
     /// Waits; returns early when [`Port::cancelled`] turns true.
     async fn pause(&self, ms: u64);
+
+    /// As [`Port::pause`], and returns early when `called` is ready as well. (Nobody misses anything where it is not looked at: who
+    /// waits looks again.)
+    async fn pause_before(&self, ms: u64, called: impl Future<Output = ()>) {
+        drop(called);
+        self.pause(ms).await;
+    }
 
     /// Monotonic time.
     fn now(&self) -> Millis;

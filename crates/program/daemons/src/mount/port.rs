@@ -11,7 +11,11 @@ use skep_wire::{Header, Status};
 use std::cell::{Cell as Local, LazyCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// A link of this round, and whose it is: another session needs another one.
@@ -20,6 +24,15 @@ struct Held {
     client: ClientId,
     /// Among the mount's connections; mgmtd's are not counted.
     seat: Option<Seat>,
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 pub struct BlockingPort {
@@ -262,6 +275,19 @@ impl Port for BlockingPort {
                 return;
             }
             std::thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+
+    async fn pause_before(&self, ms: u64, called: impl Future<Output = ()>) {
+        let until = Instant::now() + Duration::from_millis(ms);
+        let (mut called, waker) = (pin!(called), Waker::from(Arc::new(Unpark(std::thread::current()))));
+        let mut context = Context::from_waker(&waker);
+        while called.as_mut().poll(&mut context).is_pending() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.cancelled() {
+                return;
+            }
+            std::thread::park_timeout(left.min(LOOK_EVERY));
         }
     }
 

@@ -59,7 +59,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // A record beside a truncate of this mount could stand twice: at its old place, and at a new one.
                 self.wait_until(|s| s.inodes.entry(file.ino).append_enters()).await?;
                 let round = self.append_behind_all(file, offset, data, how).await;
-                self.shared.with(|s| s.inodes.entry(file.ino).append_leaves());
+                self.shared.with(|s| {
+                    s.inodes.entry(file.ino).append_leaves();
+                    s.waits.call();
+                });
                 round?
             };
             if let Round::Written(n) = round {

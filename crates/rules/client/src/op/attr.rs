@@ -9,6 +9,7 @@ use crate::state::{Handle, Inode, Shared, copies};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::future::poll_fn;
 use skep_types::limits::FILE_SIZE_MAX;
 use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, SetAttr, Stripe, TargetId, Timestamp};
 use skep_wire::meta::{AttrReply, ChangeAttr, GetAttr};
@@ -285,14 +286,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Waits for other operations of this mount; EINTR when the program gives up.
     pub(crate) async fn wait_until(&self, mut holds: impl FnMut(&mut Shared) -> bool) -> Result<(), Refusal> {
         let mut pause = OWN_WAIT_MIN_MS;
-        while !self.shared.with(&mut holds) {
+        loop {
+            // In one look with the first one: nothing that ends in between is missed.
+            let number = self.shared.with(|s| if holds(s) { None } else { Some(s.waits.begin()) });
+            let Some(number) = number else { return Ok(()) };
+            if !self.port.cancelled() {
+                let called = poll_fn(|context| self.shared.with(|s| s.waits.poll(number, context)));
+                self.port.pause_before(pause, called).await;
+            }
+            self.shared.with(|s| s.waits.end(number));
             if self.port.cancelled() {
                 return Err(Errno::EINTR.into());
             }
-            self.port.pause(pause).await;
             pause = (2 * pause).min(OWN_WAIT_MAX_MS);
         }
-        Ok(())
     }
 
     async fn resize(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Refusal> {
@@ -359,6 +366,7 @@ impl Shared {
                 inode.truncations += 1;
             }
         }
+        self.waits.call();
     }
 }
 

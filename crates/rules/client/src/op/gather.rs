@@ -245,7 +245,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     }
                 }
                 Err(refusal) if stays(refusal.status) => {
-                    self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.was_asked()));
+                    self.shared.with(|s| {
+                        if let Some(inode) = s.inodes.get_mut(ino) {
+                            inode.was_asked();
+                        }
+                        s.waits.call();
+                    });
                     return Err(refusal);
                 }
                 Err(refusal) => {

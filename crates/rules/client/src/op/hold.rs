@@ -147,6 +147,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         inode.may_be_others();
                     }
                 }
+                s.waits.call();
             });
             if !is_to_ask {
                 return result;
@@ -265,6 +266,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err((refusal, false))
             }
         });
+        self.shared.with(|s| s.waits.call());
         result.map_err(|(refusal, is_lost)| {
             if is_lost && !is_gone(refusal.status) {
                 self.port.log(format_args!(

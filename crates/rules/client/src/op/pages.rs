@@ -110,7 +110,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Why pages are not gone.
     pub(crate) fn pages_stay(&self) -> Errno {
-        if self.port.cancelled() { Errno::EINTR } else { Errno::EIO }
+        if self.port.cancelled() {
+            return Errno::EINTR;
+        }
+        self.port.log(format_args!("pages of a file that another mount has changed cannot be dropped: EIO"));
+        Errno::EIO
     }
 
     /// The change counter as known.

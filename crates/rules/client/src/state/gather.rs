@@ -360,6 +360,7 @@ impl Shared {
     pub(crate) fn holds_still(&mut self, ino: Ino, asked: Millis, now: Millis) -> bool {
         let heard = self.leases.heard_by(ino.shard(), now).filter(|_| now.since(asked) < HOLD_MS);
         let good_until = self.hold_until(ino.shard(), asked);
+        self.waits.call();
         let (Some(inode), true) = (self.inodes.get_mut(ino), heard.is_some()) else { return false };
         inode.is_held_still(good_until);
         if let Some(run) = &mut inode.run {
@@ -370,6 +371,7 @@ impl Shared {
 
     /// It has not, or not in time. `true`: it has said no for so long that it will not say otherwise.
     pub(crate) fn is_denied(&mut self, ino: Ino, is_held: bool, now: Millis) -> bool {
+        self.waits.call();
         let Some(inode) = self.inodes.get_mut(ino) else { return true };
         inode.was_asked();
         let Some(hold) = inode.hold.as_mut() else { return true };
@@ -398,11 +400,13 @@ impl Shared {
         if let Some(run) = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut()) {
             (run.is_put, run.heard, run.is_slow) = (false, None, true);
         }
+        self.waits.call();
     }
 
     /// It is with its targets; or it is not, and waits on.
     pub(crate) fn was_put(&mut self, ino: Ino, is_there: bool) {
         self.gathering.runs += u64::from(is_there);
+        self.waits.call();
         match self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut()) {
             Some(run) if !is_there => return run.is_put = false,
             _ => {}
@@ -416,6 +420,7 @@ impl Shared {
 
     /// It will never get there: it is lost, and where the file ends its targets say.
     pub(crate) fn loses_run(&mut self, ino: Ino) {
+        self.waits.call();
         if self.take_run(ino) {
             if let Some(inode) = self.inodes.get_mut(ino) {
                 inode.end_is_in_doubt();

@@ -28,6 +28,7 @@ mod slot;
 mod stamps;
 mod strays;
 mod untold;
+mod waits;
 mod wish;
 
 pub use acls::{Acl, Acls};
@@ -57,6 +58,7 @@ pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
 pub use strays::{Stray, Strays};
 pub use untold::Untold;
+use waits::Waits;
 pub use wish::{Given, Wish as HoldWish, Wished};
 
 use crate::limits::Limits;
@@ -149,6 +151,8 @@ pub struct Shared {
     pub holds: Holds,
     /// What was written to them and waits for more.
     pub gathering: Gathering,
+    /// Who waits for what other lanes are at.
+    pub(crate) waits: Waits,
     /// Opens that nobody needs now, and no shard is told of.
     pub kept: Kept,
     /// Changes that are acknowledged but not known to be durable.

@@ -236,6 +236,15 @@ impl Port for RingPort {
         }
     }
 
+    async fn pause_before(&self, ms: u64, called: impl Future<Output = ()>) {
+        let (mut called, mut pause) = (pin!(called), pin!(self.pause(ms)));
+        poll_fn(|context| match called.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => pause.as_mut().poll(context),
+        })
+        .await;
+    }
+
     async fn drop_pages(&self, ino: Ino, from: u64, len: u64, patience: Option<u64>) -> bool {
         let notice = Notice::Drop { from, len };
         self.notified(self.lane.notify(ino, notice, patience)).await == Dropped::Done

@@ -629,3 +629,22 @@ fn few_descriptors() {
     assert!(scene.hands.links.open() <= 4, "{}", scene.hands.links.open());
     assert!(scene.stored.seen().len() < 40, "connections are shared");
 }
+
+/// Goal: who pauses for another lane goes on when that calls it, on either kind of hands; and after the pause if nobody does.
+#[test]
+fn pauses_end_when_they_are_called() {
+    let scene = Scene::new();
+    let blocking = BlockingPort::new(scene.hands.clone(), 0);
+    let woken = || {
+        let mut thread = None;
+        poll_fn(move |cx| {
+            let waker = cx.waker().clone();
+            let is_called = thread.replace(std::thread::spawn(move || waker.wake())).is_some();
+            if is_called { Poll::Ready(()) } else { Poll::Pending }
+        })
+    };
+    scene.run(scene.lane().pause_before(600_000, woken()));
+    scene.run(blocking.pause_before(600_000, woken()));
+    scene.run(scene.lane().pause_before(1, std::future::pending()));
+    scene.run(blocking.pause_before(1, std::future::pending()));
+}
