@@ -155,6 +155,7 @@ pub const MARKERS: &[&str] = &[
     "a holder was passed over",
     "a run was put",
     "a write stayed with the mount",
+    "a run with a gap stayed with the mount",
     "a file that is written in pieces was looked at",
     "a file was opened again and written in pieces",
     "a file that another mount had made was written in pieces",

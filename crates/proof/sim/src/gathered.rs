@@ -11,6 +11,7 @@
 use crate::book::Book;
 use crate::drive::Open;
 use crate::hub::Hub;
+use crate::port::SharedRef;
 use crate::program::Actor;
 use skep_client::state::Inode;
 use skep_model::{At, Fill, Fs, Handle, NAMES, Op, OpenHow as OpenFlags, Path};
@@ -21,6 +22,14 @@ use std::collections::{BTreeMap, BTreeSet};
 const HELD: u64 = 60;
 /// Bytes of such a write at most, and where it begins.
 const SMALL: u32 = 300;
+
+/// A write of this file stayed with its mount: which moment that is.
+pub fn stays_how(shared: &SharedRef, ino: Ino) -> &'static str {
+    match shared.borrow().inodes.get(ino).is_some_and(Inode::run_has_gaps) {
+        true => "a run with a gap stayed with the mount",
+        false => "a write stayed with the mount",
+    }
+}
 
 /// Is something of what was written with the mount, and nowhere else?
 pub fn has_run(inode: &Inode) -> bool {

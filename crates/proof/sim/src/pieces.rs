@@ -2,7 +2,7 @@
 //! look at them now and then, and change them. Their mounts are killed meanwhile, stand still, or lose their sessions.
 
 use crate::drive::read;
-use crate::gathered::has_run;
+use crate::gathered::{has_run, stays_how};
 use crate::hub::{Hub, LaneId};
 use crate::moments::Moment;
 use crate::pieced::{Change, Pieced, State, check_bytes, check_size};
@@ -468,7 +468,7 @@ impl Actor {
         });
         if self.shared.borrow().inodes.get(about.ino).is_some_and(has_run) {
             let hub = &mut *self.hub.borrow_mut();
-            hub.coverage.hit("a write stayed with the mount");
+            hub.coverage.hit(stays_how(&self.shared, about.ino));
             if hub.is_about(Moment::PassedOver) && !hub.calm && hub.rng.percent(STOPS) {
                 hub.stands_still(self.id.life, about.at);
             } else {

@@ -85,7 +85,9 @@ pub const OLD_PATIENCE_MS: u64 = 250;
 pub const COME_BACK_MS: u64 = 3_000;
 /// What waits goes to targets only while its mount counts as heard for so long at least: by then it is there.
 pub const PUT_LEFT_MS: u64 = 1_000;
-/// A target counts blocks: so much more than its bytes may a run take.
+/// Pieces that a run may have, with gaps between them.
+pub const RUN_PIECES_MAX: usize = 16;
+/// A target counts blocks: so much more than its bytes may each of them take.
 pub const RUN_BLOCKS: usize = 8 << 10;
 /// Files that were asked for while creates were on their way; with so many creates hold nothing.
 pub const HOLDS_ASKED_MAX: usize = 1_024;

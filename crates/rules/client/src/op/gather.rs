@@ -5,8 +5,9 @@ use super::write::{StripeWrite, transfers};
 use crate::lane::Lane;
 use crate::limits::{DETACH_SYNC_MS, OWN_WAIT_MAX_MS, OWN_WAIT_MIN_MS, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Asking, Heard, Put, Shared, Stay};
+use crate::state::{Asking, Heard, Pieces, Put, Shared, Stay};
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::pin::pin;
 use skep_types::{ClientId, Errno, Generation, Ino};
 use skep_wire::{Refusal, Status};
@@ -117,10 +118,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     Box::pin(self.ask_whether_held(ino)).await?;
                     continue;
                 }
-                Put::Run { offset, bytes, of, so_far } => {
+                Put::Run { pieces, of, so_far } => {
                     // What this lane's own file has lost is no reason: the bytes may be another program's.
                     let _going = self.through([None, None]);
-                    self.put_run(ino, (*offset, bytes), *of, *so_far).await
+                    self.put_run(ino, pieces, *of, *so_far).await
                 }
             };
             match &result {
@@ -160,11 +161,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn put_run(
         &self,
         ino: Ino,
-        (offset, bytes): (u64, &[u8]),
+        pieces: &Arc<Pieces>,
         (session, heard, generation): (ClientId, Heard, Generation),
         (mut done, mut is_slow): (usize, bool),
     ) -> Result<(), Refusal> {
-        for _ in 0..STALE_ROUNDS_MAX {
+        let mut in_vain = 0;
+        while let Some((at, mut data)) = pieces.behind(done) {
+            if in_vain == STALE_ROUNDS_MAX {
+                return Err(super::unsettled(ino));
+            }
+            in_vain += 1;
             let view = self.shared.with(|s| s.write_view(ino));
             let Some(layout) = view.layout.clone() else {
                 self.fetch_layout(ino).await?;
@@ -173,7 +179,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if layout.generation != generation {
                 return Err(Status::STALE_GENERATION.into());
             }
-            let (at, mut data) = (offset + done as u64, &bytes[done..]);
             if is_slow {
                 // What goes to one node is served there one after the other, and all of it would count until one moment.
                 data =
@@ -187,24 +192,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             match round {
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                     // By an old layout perhaps. (A commit, as in front of other writes, would wait for this very run.)
-                    let end = offset + bytes.len() as u64;
-                    self.find_loss(ino, at, end).await?.map_or(Ok(()), Err)?;
+                    self.find_loss(ino, at, at + data.len() as u64).await?.map_or(Ok(()), Err)?;
                 }
                 round => {
                     let landed = round?.landed();
                     done += landed;
+                    in_vain = if landed > 0 { 0 } else { in_vain };
                     is_slow |= landed < data.len();
-                    self.shared.with(|s| s.put_so_far(ino, bytes, (done, is_slow)));
+                    self.shared.with(|s| s.put_so_far(ino, pieces, (done, is_slow)));
                 }
             }
-            if done == bytes.len() {
-                return Ok(());
-            }
-            if self.port.cancelled() {
+            if pieces.behind(done).is_some() && self.port.cancelled() {
                 return Err(Errno::EINTR.into());
             }
         }
-        Err(super::unsettled(ino))
+        Ok(())
     }
 
     fn run_is_lost(&self, ino: Ino, why: &Refusal) {

@@ -2,7 +2,7 @@
 //! `docs/design/gathering.md`.
 
 use super::clocks::Clocks;
-use super::{Heard, Inode, News, Shared, copies};
+use super::{Heard, Inode, News, Pieces, Shared, copies};
 use crate::limits::{COME_BACK_MS, GATHER_WRITE_MAX, GATHERED_BYTES_MAX, HOLD_MS, ROOM_LEFT_MS, RUN_BLOCKS};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -14,12 +14,10 @@ use skep_wire::storage::{Clock, WriteChunkReply};
 /// The suid and sgid bits.
 const SETID: Mode = 0o6000;
 
-/// Bytes of a file, in order, that programs were answered for and that no target has.
+/// What waits of a file.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// Where it begins.
-    offset: u64,
-    bytes: Arc<Vec<u8>>,
+    pieces: Arc<Pieces>,
     generation: Generation,
     /// The mount was heard so while they were written.
     heard: Option<Heard>,
@@ -29,7 +27,10 @@ pub struct Run {
     room: Room,
     /// A lane brings it to its targets.
     is_put: bool,
-    /// So many bytes of it are with their targets: they came while the file was held, so it is as good as lost only with all.
+    /// One has begun to before: some of it may be there, or under way. So what comes to it lies behind all of that.
+    is_tried: bool,
+    /// So many bytes of it, in order, are with their targets: they came while the file was held, so it is as good as lost only with
+    /// all.
     done: usize,
     /// Something of it came too late: from then on each piece goes by itself.
     is_slow: bool,
@@ -40,17 +41,20 @@ pub struct Run {
 }
 
 impl Run {
-    fn reaches(&self) -> u64 {
-        self.offset + self.bytes.len() as u64
+    /// Is it to go, before the next write does not fit? Where there are gaps those who fill them are a little behind.
+    fn is_full(&self) -> bool {
+        let full_at =
+            if self.pieces.has_gaps() { self.full_at + GATHER_WRITE_MAX as u64 } else { self.full_at };
+        self.pieces.span().is_some_and(|(_, end)| end >= full_at)
     }
 }
 
 /// Of all files.
 #[derive(Debug, Default)]
 pub struct Gathering {
-    /// Bytes that no target has, and of how many files.
+    /// Bytes that no target has, and in how many pieces.
     bytes: usize,
-    files: usize,
+    pieces: usize,
     /// Targets that promised room for so many bytes, and until when that is relied on.
     rooms: BTreeMap<TargetId, (u64, Millis)>,
     /// What is known of the clocks of targets: until when a put counts is said by them.
@@ -89,7 +93,7 @@ impl Gathering {
 
     /// How far behind `from` targets have promised room, at `last` at most; the least of it, and until when.
     fn room(&self, layout: &Layout, from: u64, last: u64, now: Millis) -> Room {
-        let mut known = Room { end: from, bytes: u64::MAX, until: Millis(u64::MAX) };
+        let mut known = Room { begin: from, end: from, bytes: u64::MAX, until: Millis(u64::MAX) };
         for piece in layout.pieces(from, last.saturating_sub(from)) {
             for target in copies::to_change(&piece.stripe) {
                 match self.rooms.get(target) {
@@ -103,11 +107,19 @@ impl Gathering {
         }
         known
     }
+
+    /// Is there room in front of `end` for so many bytes more, in a piece of their own?
+    fn has_room(&self, room: &Room, end: u64, bytes: usize) -> bool {
+        // A target counts blocks.
+        let all = self.bytes + bytes + (self.pieces + 1) * RUN_BLOCKS;
+        end <= room.end && all <= GATHERED_BYTES_MAX && all as u64 <= room.bytes
+    }
 }
 
-/// What is known of room in front of a place of a file.
+/// What is known of room between two places of a file.
 #[derive(Debug, Clone, Copy, Default)]
 struct Room {
+    begin: u64,
     end: u64,
     /// For so many bytes in all,
     bytes: u64,
@@ -146,8 +158,7 @@ pub enum Put {
     /// The mount may not hold the file any more: its shard is asked first.
     Unheard,
     Run {
-        offset: u64,
-        bytes: Arc<Vec<u8>>,
+        pieces: Arc<Pieces>,
         /// The session in which it was written, by whom the mount is heard, and the generation.
         of: (ClientId, Heard, Generation),
         /// So many bytes of it are there; does each piece of the rest go by itself?
@@ -177,7 +188,7 @@ pub enum Moving {
 impl Inode {
     /// Does something of it wait?
     pub fn has_run(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| !run.bytes.is_empty())
+        self.run.as_ref().is_some_and(|run| !run.pieces.is_empty())
     }
 
     /// Does a lane bring that to its targets?
@@ -185,9 +196,20 @@ impl Inode {
         self.run.as_ref().is_some_and(|run| run.is_put)
     }
 
+    /// Has that gaps, which programs left, or which others have still to fill?
+    pub fn run_has_gaps(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.pieces.has_gaps())
+    }
+
     /// Where that lies.
     pub fn run(&self) -> Option<(u64, u64)> {
-        self.run.as_ref().filter(|run| !run.bytes.is_empty()).map(|run| (run.offset, run.reaches()))
+        self.run.as_ref().and_then(|run| run.pieces.span())
+    }
+
+    /// A small write from `offset` to `end`: is it near the one before, so that others will be as well?
+    fn goes_on_at(&mut self, offset: u64, end: u64, near: u64) -> bool {
+        let before = self.hold.as_mut().and_then(|hold| hold.written_to.replace(end));
+        before.is_none_or(|before| offset.abs_diff(before) <= near)
     }
 
     /// May something stay, as far as the file says?
@@ -218,45 +240,48 @@ impl Shared {
         let heard = if is_small { self.leases.heard_by(ino.shard(), now) } else { None };
         let Some(heard) = heard else { return Stay::Goes };
         let Self { inodes, gathering, spared, limits, .. } = self;
-        let Some(inode) = inodes.get_mut(ino).filter(|inode| inode.gathers(now)) else { return Stay::Goes };
-        let Some(layout) = inode.layout.clone() else { return Stay::Goes };
+        let Some(inode) = inodes.get_mut(ino) else { return Stay::Goes };
         let end = offset.saturating_add(data.len() as u64);
-        let (is_first, declined) = (!inode.has_run(), gathering.declined);
-        // A target counts blocks.
-        let files = gathering.files + usize::from(is_first);
-        let all = gathering.bytes + data.len();
-        if all + files * RUN_BLOCKS > GATHERED_BYTES_MAX {
+        let goes_on = inode.goes_on_at(offset, end, limits.gather_run);
+        if !inode.gathers(now) || !(goes_on || inode.has_run()) {
             return Stay::Goes;
         }
-        if is_first {
-            let full_at = (offset / limits.gather_run + 1) * limits.gather_run;
-            let last = (full_at + GATHER_WRITE_MAX as u64).min(layout.covered());
-            let room = gathering.room(&layout, offset, last, now);
-            if layout.is_inline() || room.end < end || (all + files * RUN_BLOCKS) as u64 > room.bytes {
-                return Stay::Goes;
+        let Some(layout) = inode.layout.clone().filter(|layout| !layout.is_inline()) else {
+            return Stay::Goes;
+        };
+        if !inode.has_run() {
+            let begin = offset / limits.gather_run * limits.gather_run;
+            let full_at = begin + limits.gather_run;
+            let last = (full_at + 2 * GATHER_WRITE_MAX as u64).min(layout.covered());
+            let mut room = gathering.room(&layout, begin, last, now);
+            if room.end < end {
+                room = gathering.room(&layout, offset, last, now);
             }
-            let bytes = Arc::new(Vec::with_capacity((full_at.min(room.end) - offset) as usize));
-            let run = Run { offset, bytes, generation: layout.generation, full_at, room, ..Run::default() };
-            inode.run = Some(Box::new(Run { heard: Some(heard), declined, ..run }));
+            let (generation, declined) = (layout.generation, gathering.declined);
+            let run = Run { generation, full_at, room, heard: Some(heard), declined, ..Run::default() };
+            inode.run = Some(Box::new(run));
         }
-        let fits = |run: &&mut Box<Run>| {
-            offset == run.reaches()
-                && end <= run.room.end
-                && run.generation == layout.generation
+        let is_same = |run: &&mut Box<Run>| {
+            run.generation == layout.generation
                 && run.heard == Some(heard)
-                && run.declined == declined
+                && run.declined == gathering.declined
                 && now.plus(ROOM_LEFT_MS) < run.room.until
-                && (all + files * RUN_BLOCKS) as u64 <= run.room.bytes
+                && offset >= run.room.begin
+                && (!run.is_tried || run.pieces.span().is_none_or(|(_, end)| end == offset))
         };
         let begun = inode.begin();
-        let Some(run) = inode.run.as_mut().filter(fits) else { return Stay::Goes };
-        let Some(bytes) = Arc::get_mut(&mut run.bytes) else { return Stay::Goes };
-        bytes.extend_from_slice(data);
-        let is_full = run.reaches() >= run.full_at;
-        let lost = inode.wrote_to(end, wall, layout.generation, false, begun);
-        (gathering.bytes, gathering.files) = (all, files);
+        let Some(run) = inode.run.as_mut().filter(is_same) else { return Stay::Goes };
+        let Some(pieces) = Arc::get_mut(&mut run.pieces) else { return Stay::Goes };
+        let before = (pieces.len(), pieces.count());
+        let wanted = run.full_at.min(run.room.end).saturating_sub(offset) as usize;
+        if !gathering.has_room(&run.room, end, data.len()) || !pieces.take(offset, data, wanted) {
+            return Stay::Goes;
+        }
+        gathering.bytes = gathering.bytes + pieces.len() - before.0;
+        gathering.pieces = gathering.pieces + pieces.count() - before.1;
+        let is_full = run.is_full();
         spared.gathered += 1;
-        if lost {
+        if inode.wrote_to(end, wall, layout.generation, false, begun) {
             self.loses(ino);
         }
         if is_full { Stay::Full } else { Stay::Here }
@@ -295,20 +320,20 @@ impl Shared {
         let Some(run) = run.filter(|run| !run.is_put) else { return Put::Busy };
         let is_same = heard == run.heard || does_not_ask;
         let Some(heard) = heard.or(run.heard).filter(|_| is_same) else { return Put::Unheard };
-        run.is_put = true;
-        let so_far = (run.done, run.is_slow);
-        Put::Run {
-            offset: run.offset,
-            bytes: run.bytes.clone(),
-            of: (session, heard, run.generation),
-            so_far,
+        (run.is_put, run.is_tried) = (true, true);
+        if let Some(pieces) = Arc::get_mut(&mut run.pieces) {
+            let before = pieces.count();
+            pieces.join();
+            self.gathering.pieces -= before - pieces.count();
         }
+        let of = (session, heard, run.generation);
+        Put::Run { pieces: run.pieces.clone(), of, so_far: (run.done, run.is_slow) }
     }
 
-    /// So much of these bytes, which are put, is with their targets.
-    pub(crate) fn put_so_far(&mut self, ino: Ino, bytes: &[u8], so_far: (usize, bool)) {
+    /// So much of these, which are put, is with their targets.
+    pub(crate) fn put_so_far(&mut self, ino: Ino, pieces: &Arc<Pieces>, so_far: (usize, bool)) {
         let run = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut());
-        if let Some(run) = run.filter(|run| run.bytes.as_ptr() == bytes.as_ptr()) {
+        if let Some(run) = run.filter(|run| Arc::ptr_eq(&run.pieces, pieces)) {
             (run.done, run.is_slow) = so_far;
         }
     }
@@ -343,7 +368,7 @@ impl Shared {
     pub(crate) fn begin_asking(&mut self, ino: Ino, now: Millis) -> Asking {
         let heard = self.leases.heard_by(ino.shard(), now);
         let Some(inode) = self.inodes.get_mut(ino) else { return Asking::Known };
-        let stale = |run: &Run| !run.bytes.is_empty() && (heard.is_none() || run.heard != heard);
+        let stale = |run: &Run| !run.pieces.is_empty() && (heard.is_none() || run.heard != heard);
         let has_doubt = inode.run.as_deref().is_some_and(stale);
         if !has_doubt && (inode.is_held(now) || inode.hold.is_none()) {
             return Asking::Known;
@@ -433,15 +458,14 @@ impl Shared {
     fn take_run(&mut self, ino: Ino) -> bool {
         let Some(inode) = self.inodes.get_mut(ino) else { return false };
         let Some(run) = inode.run.as_mut() else { return false };
-        let (bytes, stops) = (core::mem::take(&mut run.bytes), run.stops);
-        (run.is_put, run.done, run.is_slow) = (false, 0, false);
+        let (pieces, stops) = (core::mem::take(&mut run.pieces), run.stops);
+        (run.is_put, run.is_tried, run.done, run.is_slow) = (false, false, 0, false);
         if stops == 0 {
             inode.run = None;
         }
-        let waited = !bytes.is_empty();
-        self.gathering.bytes = self.gathering.bytes.saturating_sub(bytes.len());
-        self.gathering.files = self.gathering.files.saturating_sub(usize::from(waited));
-        waited
+        self.gathering.bytes = self.gathering.bytes.saturating_sub(pieces.len());
+        self.gathering.pieces = self.gathering.pieces.saturating_sub(pieces.count());
+        !pieces.is_empty()
     }
 
     /// Nothing of the file stays until [`Shared::gathers_again`].
@@ -460,7 +484,7 @@ impl Shared {
         let Some(inode) = self.inodes.get_mut(ino) else { return };
         if let Some(run) = inode.run.as_mut() {
             run.stops = run.stops.saturating_sub(1);
-            if run.stops == 0 && run.bytes.is_empty() {
+            if run.stops == 0 && run.pieces.is_empty() {
                 inode.run = None;
             }
         }

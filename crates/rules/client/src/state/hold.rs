@@ -104,6 +104,8 @@ pub struct Hold {
     good_until: Millis,
     /// Since then its shard does not say that it is held.
     pub denied: Option<Millis>,
+    /// Where the last small write ended.
+    pub written_to: Option<u64>,
     /// So many bytes of its content may stay here.
     room: usize,
     news: News,
@@ -146,11 +148,12 @@ impl Inode {
     /// It is held from now on; that is good until then.
     pub fn begin_hold(&mut self, room: u32, good_until: Millis) {
         let (room, news) = (room as usize, News::default());
-        let (is_being_told, is_moving, is_ending, denied) = (false, false, false, None);
+        let (is_being_told, is_moving, is_ending, denied, written_to) = (false, false, false, None, None);
         let (tries, number, names) = (0, 0, 0);
         self.hold = Some(Box::new(Hold {
             good_until,
             denied,
+            written_to,
             room,
             news,
             is_being_told,

@@ -89,7 +89,7 @@ fn whoever_needs_the_bytes_has_them() {
             let how = WriteHow { direct: true, ..WriteHow::default() };
             block_on(lane.write(file.handle, 0, &[1], how)).unwrap();
         }),
-        ("a write elsewhere", |lane, file| write(lane, file, 0, &[1])),
+        ("a write over its beginning", |lane, file| write(lane, file, BEGUN as u64 - 1, &[1, 2])),
         ("append", |lane, file| {
             let how = WriteHow { append: true, sync: true, ..WriteHow::default() };
             block_on(lane.write(file.handle, 0, b"more", how)).unwrap();
@@ -565,4 +565,57 @@ fn what_waits_counts_where_the_end_is_in_doubt() {
         inode.settle(doubt.unwrap(), BEGUN as u64);
         assert_eq!(inode.mark.map(|mark| mark.size), Some(all.len() as u64), "{lands}");
     }
+}
+
+/// Goal: records that come in turn, each behind a gap that the next ones fill, cost no request each; what comes elsewhere in a large
+/// file keeps nothing that is written in order from staying, and does not stay itself.
+#[test]
+fn records_in_turn_go_together() {
+    const RECORD: usize = 100;
+    let cluster = cluster();
+    let (lane, _, _, file) = gathering(&cluster);
+    let mut all = pieces(&lane, &file, 1);
+    let begin = all.len();
+    all.resize(begin + 40 * RECORD, 7);
+    let before = cluster.borrow().total();
+    for few in 0..10 {
+        for record in [1, 3, 0, 2] {
+            write(&lane, &file, (begin + (4 * few + record) * RECORD) as u64, &[7; RECORD]);
+        }
+    }
+    assert_eq!((cluster.borrow().total(), waits(&lane, file.attr.ino)), (before, PIECE + 40 * RECORD));
+    // Behind a gap that nobody fills, and over what waits.
+    write(&lane, &file, (all.len() + 100) as u64, &[8; 10]);
+    write(&lane, &file, begin as u64 + 5, &[9; 10]);
+    all.resize(all.len() + 100, 0);
+    all.extend([8; 10]);
+    all[begin + 5..begin + 15].fill(9);
+    assert_eq!(cluster.borrow().total(), before);
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    assert_eq!(cluster.borrow().total(), before + 3, "two pieces, and the file is told");
+    assert!(read(&lane, &file, 0, 1 << 20) == all);
+    assert_eq!(on_shard(&cluster, file.attr.ino).size, all.len() as u64);
+}
+
+/// Goal: a run of which some is with its targets, or may be, takes nothing in front of that: it would never be put, or by an older
+/// try.
+#[test]
+fn what_was_begun_is_not_written_over() {
+    let cluster = cluster();
+    let (lane, _, _, file) = gathering(&cluster);
+    let mut all = pieces(&lane, &file, 3);
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::LoseAnswer; 3]);
+    cluster.borrow_mut().cancelled = true;
+    assert_eq!(block_on(lane.read(file.handle, 0, &mut [0])), Err(Errno::EINTR));
+    cluster.borrow_mut().cancelled = false;
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[]);
+    assert_eq!(waits(&lane, file.attr.ino), 3 * PIECE);
+    let before = writes(&cluster);
+    write(&lane, &file, all.len() as u64, &[4; 10]);
+    assert_eq!(writes(&cluster), before, "behind it");
+    write(&lane, &file, BEGUN as u64, &[5; 10]);
+    assert!(writes(&cluster) > before, "over it");
+    all.extend([4; 10]);
+    all[BEGUN..BEGUN + 10].fill(5);
+    assert!(read(&lane, &file, 0, 1 << 20) == all);
 }

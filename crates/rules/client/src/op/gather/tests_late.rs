@@ -132,6 +132,7 @@ fn a_part_that_landed_goes_again() {
         // All targets are known, and a run lies on two of them.
         let two = 64 << 10;
         (0..16).for_each(|number| write(&lane, &file, number << 16, &[1; PIECE]));
+        assert_eq!(read(&lane, &file, 0, 1), [1], "and they are with them");
         write(&lane, &file, two - PIECE as u64, &[2; PIECE]);
         write(&lane, &file, two, &[3; PIECE]);
         assert_eq!(waits(&lane, file.attr.ino), 2 * PIECE);
@@ -281,6 +282,7 @@ fn a_slow_target_gets_its_run() {
         let cluster = cluster();
         let (lane, ear, _, file) = gathering(&cluster);
         (0..32).for_each(|number| write(&lane, &file, number << 16, &[1; PIECE]));
+        assert_eq!(read(&lane, &file, 0, 1), [1], "and they are with them");
         let (from, len) = (1 << 20, 1 << 12);
         let count = 14 * len / PIECE as u64;
         (0..count).for_each(|number| write(&lane, &file, from + number * PIECE as u64, &[3; PIECE]));
