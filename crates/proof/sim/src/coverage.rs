@@ -144,6 +144,7 @@ pub const MARKERS: &[&str] = &[
     "a file was held",
     "a held file was told",
     "somebody waited for a held file",
+    "a file was looked at, and held on",
     "held files were reported to a new term",
     "files were held no longer, and nothing told of them",
     "a kill lost what was not told of a held file",

@@ -184,10 +184,12 @@ pub enum Canary {
     LandsLate,
     /// A hold that is asked for is given though another client has the file open.
     HoldsBesideOthers,
+    /// Who looks at a held file is answered by a word that was on its way when he came.
+    AnswersLateLooks,
 }
 
 impl Canary {
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 62] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -249,6 +251,7 @@ impl Canary {
         Self::TellsLateOverOthers,
         Self::LandsLate,
         Self::HoldsBesideOthers,
+        Self::AnswersLateLooks,
     ];
 
     /// Is it wrong with leases?
@@ -360,6 +363,7 @@ impl Canary {
             Self::TellsLateOverOthers => "tells-late-over-others",
             Self::LandsLate => "lands-late",
             Self::HoldsBesideOthers => "holds-beside-others",
+            Self::AnswersLateLooks => "answers-late-looks",
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct Faulty {
     pub tells_late: bool,
     /// A hold that is asked for is given though another client has the file open.
     pub holds_beside: bool,
+    /// Who looks at a held file is answered by a word that was on its way when he came.
+    pub answers_late_looks: bool,
 }
 
 impl Faulty {
@@ -86,6 +88,7 @@ impl Faulty {
             passes_early: is(Canary::PassesOverTooEarly),
             tells_late: is(Canary::TellsLateOverOthers),
             holds_beside: is(Canary::HoldsBesideOthers),
+            answers_late_looks: is(Canary::AnswersLateLooks),
         }
     }
 }
@@ -222,6 +225,7 @@ impl Metad {
             canary_passes_early: faulty.passes_early,
             canary_tells_late: faulty.tells_late,
             canary_holds_beside: faulty.holds_beside,
+            canary_answers_late_looks: faulty.answers_late_looks,
             limits,
             ..Config::default()
         };

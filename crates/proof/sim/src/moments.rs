@@ -85,6 +85,8 @@ pub enum Moment {
     PassedOver,
     /// Such files that were there before are written over, while others look at them, and write, through handles that they keep.
     Beside,
+    /// Such files are held while others look at their attributes all the time.
+    LookedAt,
 }
 
 impl Moment {
@@ -112,6 +114,7 @@ impl Moment {
                 | Canary::LandsLate,
             ) => return Some(Self::PassedOver),
             Some(Canary::HoldsBesideOthers) => return Some(Self::Beside),
+            Some(Canary::AnswersLateLooks) => return Some(Self::LookedAt),
             Some(_) => return None,
         }
         // Drawn apart: it leaves all else of a seed as it was.
@@ -147,12 +150,13 @@ impl Moment {
             Self::Gathering,
             Self::PassedOver,
             Self::Beside,
+            Self::LookedAt,
         ])
     }
 
     /// Is it one of files that are written in pieces?
     pub fn is_of_pieces(self) -> bool {
-        matches!(self, Self::Gathering | Self::PassedOver | Self::Beside)
+        matches!(self, Self::Gathering | Self::PassedOver | Self::Beside | Self::LookedAt)
     }
 
     /// What a lane does among all others.
@@ -163,7 +167,12 @@ impl Moment {
             Self::Renamed => RENAMED_DEEDS,
             Self::Unapplied | Self::Held => HELD_DEEDS,
             Self::Reopened => REOPENED_DEEDS,
-            Self::Asked | Self::ToldAgain | Self::Gathering | Self::PassedOver | Self::Beside => ASKED_DEEDS,
+            Self::Asked
+            | Self::ToldAgain
+            | Self::Gathering
+            | Self::PassedOver
+            | Self::Beside
+            | Self::LookedAt => ASKED_DEEDS,
         };
         let mut left = rng.below(deeds.iter().map(|(_, share)| share).sum());
         for (deed, share) in deeds {

@@ -163,7 +163,7 @@ impl Actor {
                 let writes = own && self.hub.borrow().pieces.open.contains_key(&(self.id, at));
                 if writes {
                     self.write_burst(about).await
-                } else if self.watches(about).await? {
+                } else if self.only_looks(about).await? || self.watches(about).await? {
                     Ok(())
                 } else if self.takes_up(about).await {
                     self.write_burst(About { own: true, ..about }).await
@@ -354,7 +354,7 @@ impl Actor {
     }
 
     /// A look at its attributes.
-    async fn stat_pieced(&self, about: About) -> Result<(), Failed> {
+    pub(crate) async fn stat_pieced(&self, about: About) -> Result<(), Failed> {
         if self.with_pieced(about, |file, _| file.look_begins(self.id)).is_none() {
             return Ok(());
         }

@@ -23,7 +23,7 @@ const OFTEN: u64 = 40;
 const WRITES: u64 = 30;
 const SELDOM: u64 = 8;
 /// Looks in a row at most, and the longest pause in front of each, in milliseconds.
-const LOOKS: u64 = 6;
+const LOOKS: u64 = 14;
 const PAUSE_MS: u64 = 60;
 /// What stayed with a mount is looked at for so long, in milliseconds, where seeds are about that.
 pub const EYED_MS: u64 = 800;
@@ -33,6 +33,12 @@ const CHANGES: u64 = 25;
 const OTHERWISE: u64 = 10;
 /// Of a hundred of those writes so many are followed by what a close tells.
 const FLUSHES: u64 = 50;
+
+/// Where they are about looks, of a hundred times that others come so many only look, so often in a row at most, with pauses up to
+/// so long in front of each, in milliseconds.
+const ONLY_LOOKS: u64 = 97;
+const STATS: u64 = 6;
+const STAT_MS: u64 = 300;
 
 /// A file that a lane keeps open.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +90,22 @@ impl Actor {
             }
         }
         Ok(true)
+    }
+
+    /// Nothing but its attributes, again and again. `false`: nothing of that.
+    pub(crate) async fn only_looks(&self, about: About) -> Result<bool, Failed> {
+        let drawn = self.with_pieced(about, |file, hub| {
+            // One that is closed is to be taken up.
+            let only = hub.is_about(Moment::LookedAt) && !file.closed && hub.rng.percent(ONLY_LOOKS);
+            if only { 1 + hub.rng.below(STATS) } else { 0 }
+        });
+        let looks = drawn.unwrap_or(0);
+        for _ in 0..looks {
+            let pause = self.hub.borrow_mut().rng.below(STAT_MS);
+            self.lane.port().pause(pause).await;
+            self.stat_pieced(about).await?;
+        }
+        Ok(looks > 0)
     }
 
     /// Gives back all.

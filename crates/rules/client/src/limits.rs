@@ -61,6 +61,12 @@ pub const HOLD_TELL_MS: u64 = 750;
 pub const HOLD_AGAIN_MS: u64 = 100;
 /// For what somebody waits a server has so long to take it; then it is the turn of the next.
 pub const HOLD_PATIENCE_MS: u64 = 1_000;
+/// Others may look so often at a file, and it is held on, ...
+pub const LOOKS_MAX: u32 = 8;
+/// ... within so long, but for looks in front of which so many small writes stayed with the mount: these cost less together, with
+/// the word for the look, than each by itself.
+pub const LOOKS_WITHIN_MS: u64 = 1_000;
+pub const LOOK_WORTH: u32 = 16;
 /// Bytes of a write that may wait for others.
 pub const GATHER_WRITE_MAX: usize = 128 << 10;
 /// What waits goes to its targets when it reaches a multiple of so much of its file.

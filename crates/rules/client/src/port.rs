@@ -180,6 +180,11 @@ pub trait Port {
     /// Somebody waits for a file that is held: [`crate::Lane::tell_held`] is to be called at once.
     fn is_asked(&self) {}
 
+    /// The same, where one lane that does this is enough: it asks for another one where it finds more to do.
+    fn is_looked_at(&self) {
+        self.is_asked();
+    }
+
     /// There is news for who calls [`crate::Lane::hear`], who is to look at [`Shared::nodes_to_hear`] at once: leases are held
     /// where none were, a server is to be told something, or to be asked whether it has something to tell.
     ///

@@ -241,5 +241,5 @@ changes! {
         commit: Option<wire::Commit>,
         set: SetAttr,
         at: Timestamp,
-    } [keeps: None, wishes: None, hold: None]
+    } [keeps: None, wishes: None, hold: None, answers: None]
 }

@@ -73,6 +73,8 @@ pub struct Config {
     pub canary_tells_late: bool,
     /// A fault on purpose: a hold that is asked for is given though another client has the file open (*holds-beside-others*).
     pub canary_holds_beside: bool,
+    /// The same: who looks at a held file is answered by a word that was on its way when he came (*answers-late-looks*).
+    pub canary_answers_late_looks: bool,
 }
 
 impl Default for Config {
@@ -109,6 +111,7 @@ impl Default for Config {
             canary_passes_early: false,
             canary_tells_late: false,
             canary_holds_beside: false,
+            canary_answers_late_looks: false,
         }
     }
 }

@@ -17,6 +17,7 @@ mod lane;
 mod lend;
 mod live;
 mod locks;
+mod looks;
 mod lost;
 mod open_ends;
 mod opens;

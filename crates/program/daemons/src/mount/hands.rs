@@ -61,6 +61,9 @@ pub struct Hands {
     pub netbench: OnceLock<Netbench>,
     /// The threads that tell what is held.
     pub tellers: OnceLock<Vec<Thread>>,
+    /// Those of them that sleep, a bit for each; and how often one of them was called.
+    asleep: AtomicU32,
+    looks: AtomicU64,
     connections: AtomicU64,
     groups: AtomicU32,
     failures: AtomicU64,
@@ -93,6 +96,8 @@ impl Hands {
             bell: Bell::default(),
             netbench: OnceLock::new(),
             tellers: OnceLock::new(),
+            asleep: AtomicU32::new(0),
+            looks: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),
             failures: AtomicU64::new(0),
@@ -198,6 +203,29 @@ impl Hands {
     /// Something that is held is to be told.
     pub fn is_asked(&self) {
         self.tellers.get().into_iter().flatten().for_each(Thread::unpark);
+    }
+
+    /// The same, where one of the threads is enough. One that works looks again before it sleeps.
+    pub fn is_looked_at(&self) {
+        let Some(tellers) = self.tellers.get() else { return };
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        let first = self.asleep.load(Ordering::SeqCst).trailing_zeros() as usize;
+        tellers.get(first).into_iter().for_each(Thread::unpark);
+    }
+
+    /// A thread that tells has nothing to do, and sleeps unless somebody has looked since it counted that.
+    pub fn sleep_as_teller(&self, number: usize, looks: u64, limit: Duration) {
+        self.asleep.fetch_or(1 << number, Ordering::SeqCst);
+        // Who looks from now on finds it asleep.
+        if self.looks() == looks {
+            std::thread::park_timeout(limit);
+        }
+        self.asleep.fetch_and(!(1 << number), Ordering::SeqCst);
+    }
+
+    /// How often somebody has looked.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::SeqCst)
     }
 
     /// The mount has ended: housekeeping stops.

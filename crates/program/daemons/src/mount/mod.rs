@@ -191,9 +191,9 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
 
 /// Those that tell what is held.
 fn tellers(hands: &Arc<Hands>) -> Result<Vec<JoinHandle<()>>, String> {
-    let teller = |_| {
+    let teller = |number| {
         let telling = hands.clone();
-        thread("teller", move || by_itself(&telling, |lane| drive(lane.tell_held())))
+        thread("teller", move || tell_by_itself(&telling, number))
     };
     let tellers = (0..TELLERS).map(teller).collect::<Result<Vec<_>, _>>()?;
     let _ = hands.tellers.set(tellers.iter().map(|teller| teller.thread().clone()).collect());
@@ -369,6 +369,19 @@ fn by_itself(hands: &Arc<Hands>, work: impl Fn(&MountLane<BlockingPort>) -> u64)
         }
         let next = lane.as_ref().map_or(LANE_AGAIN_MS, &work);
         std::thread::park_timeout(Duration::from_millis(next));
+    }
+}
+
+/// The same of who tells what is held.
+fn tell_by_itself(hands: &Arc<Hands>, number: usize) {
+    let mut lane = None;
+    while !hands.has_ended() {
+        if lane.is_none() {
+            lane = self::lane(hands).ok();
+        }
+        let looks = hands.looks();
+        let next = lane.as_ref().map_or(LANE_AGAIN_MS, |lane| drive(lane.tell_held()));
+        hands.sleep_as_teller(number, looks, Duration::from_millis(next));
     }
 }
 

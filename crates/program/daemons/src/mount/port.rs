@@ -363,6 +363,10 @@ impl Port for BlockingPort {
     fn is_asked(&self) {
         self.lane.hands.is_asked();
     }
+
+    fn is_looked_at(&self) {
+        self.lane.hands.is_looked_at();
+    }
 }
 
 impl MountPort for BlockingPort {

@@ -118,6 +118,8 @@ impl MountPages {
             "Files that were there before and are written to in small pieces: asked for, to hold them.";
         show("skep_mount_holds_asked_total", Kind::Counter, asked, spared.holds_asked);
         show("skep_mount_holds_given_total", Kind::Counter, "Of these, given.", spared.holds_given);
+        let looks = "Questions of others who looked at a file that this mount went on holding.";
+        show("skep_mount_looks_told_total", Kind::Counter, looks, spared.looks_told);
         show("skep_mount_leases", Kind::Gauge, "Leases held.", held as u64);
         show("skep_mount_cache_bytes", Kind::Gauge, "Memory for what leases cover.", bytes as u64);
         show("skep_mount_recalls_total", Kind::Counter, "What servers took back.", counts.recalls);

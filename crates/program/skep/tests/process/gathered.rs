@@ -187,3 +187,26 @@ fn a_file_that_was_there_before() {
         assert!(fs::read(there.join(name)).unwrap() == all[..at], "{name}");
     }
 }
+
+/// Goal: who only looks, again and again, is shown all that was written until then, and small writes go together all the same.
+#[test]
+fn looks_do_not_part_small_writes() {
+    let (cluster, here, there) = two_mounts();
+    let all = bytes(3, 1 << 20);
+    let mut number = 0;
+    until("small writes wait for one another beside looks", PATIENCE, || {
+        number += 1;
+        let name = format!("looked{number}");
+        let (mut file, mut at) = begun(&here.join(&name), &all);
+        let before = writes(&cluster);
+        for _ in 0..4 {
+            write_to(&mut file, &all, at, at + 64 * PIECE);
+            at += 64 * PIECE;
+            assert_eq!(fs::metadata(there.join(&name)).unwrap().len(), at as u64);
+        }
+        // Ended by the first look, three of four would have gone by themselves.
+        let cost = writes(&cluster) - before;
+        if cost < 64 { Ok(()) } else { Err(format!("{cost} requests for 256 writes")) }
+    })
+    .unwrap();
+}

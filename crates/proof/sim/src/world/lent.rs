@@ -60,6 +60,9 @@ impl World {
             if counts.busy > 0 {
                 hub.coverage.hit("an inode was lent to nobody for a while");
             }
+            if server.held_looks() > 0 {
+                hub.coverage.hit("a file was looked at, and held on");
+            }
             if counts.passed_over > 0 {
                 hub.coverage.hit("a silent holder was passed over");
             }

@@ -4,7 +4,7 @@ use super::attr::is_gone;
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Inode, Mark, News, Shared, Telling};
+use crate::state::{Inode, Mark, News, Shared, Telling, Word};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use skep_types::{Attr, ChunkId, Generation, Ino, Stripe, Timestamp};
@@ -14,11 +14,11 @@ use skep_wire::{Refusal, Status};
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Commits what is marked, if anything is, and tells what is kept of a file that is held.
     pub(crate) async fn commit(&self, ino: Ino) -> Result<(), Refusal> {
-        self.commit_and(ino, false).await
+        self.commit_and(ino, Word::Ends).await
     }
 
-    /// The same; `keeps`: a file that is held goes on being held, if nobody waits for it.
-    pub(crate) async fn commit_and(&self, ino: Ino, keeps: bool) -> Result<(), Refusal> {
+    /// The same; by `word` a file that is held may go on being held, if nobody waits for the end of that.
+    pub(crate) async fn commit_and(&self, ino: Ino, mut word: Word) -> Result<(), Refusal> {
         let _stopped = self.stop_gathering(ino);
         for _ in 0..STALE_ROUNDS_MAX {
             if !self.shared.with(|s| s.limits.canary_tells_unput) {
@@ -30,18 +30,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             self.until_told(ino).await?;
             let Some(known) =
-                self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.begin_commit(keeps)))
+                self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.begin_commit(word)))
             else {
                 return Ok(());
             };
             let Some((mark, cuts, telling, news)) = known else { continue };
+            let answers = news.as_ref().is_some_and(News::answers);
             let result = match mark {
                 Some(mark) => {
                     let telling = telling.filter(|telling| telling.point.0 == mark.generation);
                     self.commit_once(ino, &mark, cuts, telling, news).await
                 }
                 None if news.is_some() => match self.tell_news(ino, &news.unwrap_or_default()).await {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        word = word.said(answers);
+                        continue;
+                    }
                     Err(refusal) if is_not_held(refusal.status) => continue,
                     // It has got chunks, by a growth of which nobody knows here what became.
                     Err(refusal) if refusal.status == Status::STALE_GENERATION => {
@@ -60,7 +64,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) if refusal.status == Status::CUT_SINCE => {
                     self.shared.with(|s| s.inodes.entry(ino).held_is_void());
                 }
-                Ok(()) if mark.is_some() && self.has_more(ino) => {}
+                Ok(()) if mark.is_some() && self.has_more(ino) => word = word.said(answers),
                 // It was told before, by a try of which nobody knew what became; what was written since was not.
                 Err(refusal) if is_not_held(refusal.status) => {}
                 // Another mount has cut the file since: the targets tell what is left.
@@ -244,8 +248,8 @@ type Untold = (Option<Mark>, u64, Option<Telling>, Option<News>);
 
 impl Inode {
     /// A lane is about to tell it. `None`: another one does.
-    fn begin_commit(&mut self, keeps: bool) -> Option<Untold> {
-        (!self.is_being_told()).then(|| (self.mark, self.cuts, self.telling(), self.begin_telling(keeps)))
+    fn begin_commit(&mut self, word: Word) -> Option<Untold> {
+        (!self.is_being_told()).then(|| (self.mark, self.cuts, self.telling(), self.begin_telling(word)))
     }
 }
 

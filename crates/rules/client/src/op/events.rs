@@ -133,7 +133,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reply = reply.map_err(|refusal| refusal.status)?;
         let EventsReply { events, number } = reply.read().map_err(|refusal| refusal.status)?;
         let now = self.port.boot();
-        let mut asked = false;
+        let (mut asked, mut looked_at) = (false, false);
         let waits = self.shared.with(|s| {
             // The channel is the server's, whichever shard it was asked through.
             if s.nodes.has_ended(reply.node, reply.incarnation) {
@@ -158,7 +158,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     && reply.client == s.client()
                 {
                     s.is_asked_for(question, now);
-                    asked = true;
+                    asked |= question.looks.is_none();
+                    looked_at |= question.looks.is_some();
                 }
             }
             // Those of kinds that this release does not know count as well.
@@ -172,6 +173,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         if asked {
             self.port.is_asked();
+        } else if looked_at {
+            self.port.is_looked_at();
         }
         Ok(())
     }

@@ -279,3 +279,5 @@ fn stays(status: Status) -> bool {
 mod tests;
 #[cfg(test)]
 mod tests_late;
+#[cfg(test)]
+mod tests_looks;

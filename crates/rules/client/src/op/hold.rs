@@ -8,7 +8,7 @@ use crate::limits::{
     HOLD_AGAIN_MS, HOLD_MS, HOLD_PATIENCE_MS, HOUSEKEEPING_MAX_MS, OLD_PATIENCE_MS, STALE_ROUNDS_MAX,
 };
 use crate::port::{Cell, Port};
-use crate::state::{Found, Heard, Inode, Moving, News, Shared, ToTell, Why};
+use crate::state::{Found, Heard, Inode, Moving, News, Shared, ToTell, Why, Word};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use skep_types::{Attr, ClientId, Errno, Ino, Millis, Mode, NodeId, SetAttr, ShardId, Timestamp};
@@ -283,9 +283,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// to be called again at the latest ([`Port::is_asked`] asks for it sooner).
     pub async fn tell_held(&self) -> u64 {
         let (mut silent, mut stuck) = (BTreeSet::new(), BTreeSet::new());
+        let mut is_first = true;
         while let Some(next) = self.shared.with(|s| s.next_to_tell(self.port.boot(), &silent, &stuck)) {
+            // One that was called alone may find that several servers ask.
+            if core::mem::take(&mut is_first) && self.shared.with(|s| s.has_more_to_tell()) {
+                self.port.is_looked_at();
+            }
             let told = match next.why {
                 Why::Asked => self.in_time(HOLD_PATIENCE_MS, self.tell_asked(next.ino)).await,
+                Why::Looked(question) => {
+                    self.in_time(HOLD_PATIENCE_MS, self.tell_looked(next.ino, question)).await
+                }
                 // Others may be old enough as well.
                 Why::Old => self.in_time(OLD_PATIENCE_MS, self.tell_old(next.ino)).await,
                 Why::Wished => self.in_time(HOLD_PATIENCE_MS, self.ask_to_hold(next.ino)).await,
@@ -313,8 +321,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn tell_old(&self, ino: Ino) -> Result<(), Refusal> {
         let goes_on = |s: &mut Shared| s.limits.gathers && s.inodes.get(ino).is_some_and(Inode::goes_on);
         match self.shared.with(goes_on) {
-            true => Box::pin(self.commit_and(ino, true)).await,
+            true => Box::pin(self.commit_and(ino, Word::GoesOn)).await,
             false => self.tell_first(ino).await,
+        }
+    }
+
+    /// Somebody waits for it, who only looks: it is told, if only that there is nothing to tell, and held on.
+    async fn tell_looked(&self, ino: Ino, question: u64) -> Result<(), Refusal> {
+        if self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::may_go_on)) {
+            Box::pin(self.commit_and(ino, Word::Answers(question))).await?;
+        }
+        match self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::may_go_on)) {
+            true => Ok(()),
+            // It has ended meanwhile, and perhaps not by a word that the shard has heard.
+            false => self.tell_asked(ino).await,
         }
     }
 
@@ -369,6 +389,11 @@ impl Shared {
         holds.next(now, |ino| node(ino).filter(|_| !stuck.contains(&ino)))
     }
 
+    /// Does somebody wait for a file of a server to which no lane tells something?
+    fn has_more_to_tell(&self) -> bool {
+        self.holds.asks_elsewhere(|ino| self.map.leader(ino.shard()))
+    }
+
     /// What this name leads to, if it is a file that is held.
     pub(crate) fn held_under(&mut self, dir: Ino, name: &[u8], now: Millis) -> Option<Ino> {
         let era = self.leases.believes(dir, now)?;
@@ -386,6 +411,13 @@ impl Shared {
     /// A shard says that somebody waits for a file that this mount holds, or may hold when its create is answered.
     pub(crate) fn is_asked_for(&mut self, question: &Question, now: Millis) {
         let ino = question.ino;
+        if let Some(looks) = question.looks
+            && self.limits.gathers
+            && self.inodes.get_mut(ino).is_some_and(|inode| inode.may_be_shown(now))
+        {
+            self.spared.looks_told += 1;
+            return self.holds.look(ino, looks);
+        }
         let inode = self.inodes.get_mut(ino);
         let is_held = inode.is_some_and(|inode| {
             inode.is_looked_at(now);

@@ -280,6 +280,7 @@ impl Shared {
         gathering.bytes = gathering.bytes + pieces.len() - before.0;
         gathering.pieces = gathering.pieces + pieces.count() - before.1;
         let is_full = run.is_full();
+        inode.stays();
         spared.gathered += 1;
         if inode.wrote_to(end, wall, layout.generation, false, begun) {
             self.loses(ino);

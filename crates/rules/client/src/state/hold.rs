@@ -3,12 +3,11 @@
 //! section 9.
 
 use super::Inode;
-use crate::limits::{HOLD_AGAIN_MS, HOLD_TELL_MS, HOLDS_ASKED_MAX};
+use crate::limits::{LOOK_WORTH, LOOKS_MAX, LOOKS_WITHIN_MS};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
-use skep_types::{Attr, Ino, Millis, Mode, NodeId, SetAttr, SetTime, ShardId, Timestamp};
+use skep_types::{Attr, Ino, Millis, Mode, SetAttr, SetTime, Timestamp};
 use skep_wire::meta::{Commit, Content, Tell};
 
 /// The suid and sgid bits.
@@ -33,6 +32,8 @@ pub struct News {
     pub keeps: bool,
     /// As [`Hold::number`], where it is told.
     hold: u64,
+    /// It is the word for those who only look, who wait behind this question.
+    answers: Option<u64>,
 }
 
 impl News {
@@ -45,6 +46,11 @@ impl News {
         let Self { content, mode, uid, gid, atime, mtime, .. } = self;
         let is_owned = mode.is_some() || uid.is_some() || gid.is_some();
         content.is_none() && !is_owned && atime.is_none() && mtime.is_none()
+    }
+
+    /// Is it the word for those who only look?
+    pub fn answers(&self) -> bool {
+        self.answers.is_some()
     }
 
     /// Nothing, of a file that is to be held still.
@@ -77,6 +83,7 @@ impl News {
             keeps: self.keeps.then_some(true),
             wishes: None,
             hold: (self.hold > 0).then_some(self.hold),
+            answers: self.answers,
         }
     }
 
@@ -123,6 +130,28 @@ pub struct Hold {
     pub number: u64,
     /// Its attributes were told after so many own changes of names: which files those are about is not always known.
     names: u64,
+    /// Since then others have looked at it so often, without much to tell.
+    looks: (Millis, u32),
+    /// So many small writes stayed since the last look.
+    stayed: u32,
+}
+
+/// What is to become of a hold with what is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// It ends.
+    Ends,
+    /// It goes on, if something was written to chunk files.
+    GoesOn,
+    /// It goes on, also if there is nothing to tell: others wait behind this question, who only look.
+    Answers(u64),
+}
+
+impl Word {
+    /// What is to be told behind one that has been: who looked is answered once.
+    pub fn said(self, answers: bool) -> Self {
+        if answers { Self::GoesOn } else { self }
+    }
 }
 
 impl Hold {
@@ -149,7 +178,7 @@ impl Inode {
     pub fn begin_hold(&mut self, room: u32, good_until: Millis) {
         let (room, news) = (room as usize, News::default());
         let (is_being_told, is_moving, is_ending, denied, written_to) = (false, false, false, None, None);
-        let (tries, number, names) = (0, 0, 0);
+        let (tries, number, names, looks, stayed) = (0, 0, 0, (Millis(0), 0), 0);
         self.hold = Some(Box::new(Hold {
             good_until,
             denied,
@@ -162,6 +191,8 @@ impl Inode {
             tries,
             number,
             names,
+            looks,
+            stayed,
         }));
     }
 
@@ -245,16 +276,42 @@ impl Inode {
 
     /// A lane begins to tell it, if there is something to tell, or to commit, or that is waited for, and gives what came of it to
     /// [`Inode::was_told`], [`Inode::is_held_still`] or [`Inode::was_not_told`]. Whether the shard heard it may never be known,
-    /// so nothing more is kept, unless the answer says that it is held still: `keeps` wishes so.
-    pub fn begin_telling(&mut self, keeps: bool) -> Option<News> {
+    /// so nothing more is kept, unless the answer says that it is held still: `word` may wish so.
+    pub fn begin_telling(&mut self, word: Word) -> Option<News> {
         let commits = self.mark.is_some();
-        let hold = self.hold.as_mut().filter(|hold| commits || hold.is_ending || !hold.news.is_empty())?;
+        let (goes_on, answers) = match word {
+            Word::Ends => (false, None),
+            Word::GoesOn => (commits, None),
+            Word::Answers(question) => (true, Some(question)),
+        };
+        let is_due =
+            |hold: &&mut Box<Hold>| commits || answers.is_some() || hold.is_ending || !hold.news.is_empty();
+        let hold = self.hold.as_mut().filter(is_due)?;
         debug_assert!(!hold.is_being_told, "two lanes tell it");
-        let keeps = keeps && commits && !hold.is_ending;
+        let keeps = goes_on && !hold.is_ending;
         hold.is_being_told = true;
         hold.is_ending |= !keeps;
         hold.tries += 1;
-        Some(News { keeps, hold: hold.number, ..hold.news.clone() })
+        Some(News { keeps, hold: hold.number, answers: answers.filter(|_| keeps), ..hold.news.clone() })
+    }
+
+    /// Somebody looks at it from elsewhere, and only looks. `true`: it is told, and held on. Not where that happens too often
+    /// for what stays between: each word costs its programs something. Content that is in the metadata ends with its word.
+    pub fn may_be_shown(&mut self, now: Millis) -> bool {
+        let is_in_chunks = self.layout.as_ref().is_some_and(|layout| !layout.is_inline());
+        if !is_in_chunks || self.held_content().is_some() {
+            return false;
+        }
+        let Some(hold) = self.hold.as_mut().filter(|hold| !hold.is_ending) else { return false };
+        if core::mem::take(&mut hold.stayed) >= LOOK_WORTH {
+            return true;
+        }
+        let (since, looks) = &mut hold.looks;
+        if now.since(*since) >= LOOKS_WITHIN_MS {
+            (*since, *looks) = (now, 0);
+        }
+        *looks += 1;
+        *looks <= LOOKS_MAX
     }
 
     /// A lane asks whether it is held still, as if it told it: with which question.
@@ -291,6 +348,18 @@ impl Inode {
         if let Some(hold) = &mut self.hold {
             (hold.news, hold.tries) = (News::default(), 0);
         }
+    }
+
+    /// A small write stays with the mount.
+    pub(super) fn stays(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.stayed = hold.stayed.saturating_add(1);
+        }
+    }
+
+    /// Does it go on being held, as far as is known here?
+    pub fn may_go_on(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| !hold.is_ending) && self.held_content().is_none()
     }
 
     /// Has it been told before the try that is under way, and is not known what became of that?
@@ -400,188 +469,5 @@ impl Inode {
         if let Some(hold) = &mut self.hold {
             hold.news.mtime = None;
         }
-    }
-}
-
-/// A file that is to be told, and to whom.
-#[derive(Debug)]
-pub struct ToTell {
-    pub ino: Ino,
-    pub node: NodeId,
-    pub why: Why,
-}
-
-/// Why it is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// Somebody waits for it.
-    Asked,
-    /// It has been held for long enough.
-    Old,
-    /// It is not held, and asked for.
-    Wished,
-}
-
-/// Of all files: which are to be told.
-#[derive(Debug, Default)]
-pub struct Holds {
-    /// Held since, the oldest first; some are not held any more.
-    by_age: VecDeque<(Millis, Ino)>,
-    /// How many of these there are, by shard: it may have a question.
-    shards: BTreeMap<ShardId, usize>,
-    /// Somebody waits for these.
-    questions: VecDeque<Ino>,
-    /// Somebody has asked for these before it was known here that they are held, if they are: they are not.
-    asked: BTreeSet<Ino>,
-    /// The mount would like to hold these.
-    wishes: VecDeque<Ino>,
-    /// A lane asks for one.
-    wishing: bool,
-    /// Servers that are being told something.
-    telling: BTreeSet<NodeId>,
-    /// Creates on their way whose answers may give holds.
-    creating: usize,
-    /// Removals of names and renames of this mount: each counts when it is sent, and when it has been answered.
-    names: u64,
-}
-
-impl Holds {
-    /// A create is about to be sent. `false`: its answer must give no hold.
-    pub fn create_begins(&mut self) -> bool {
-        let has_room = self.asked.len() < HOLDS_ASKED_MAX;
-        self.creating += usize::from(has_room);
-        has_room
-    }
-
-    /// It was answered, or given up. With a file that it made: may that be held?
-    /// `canary`: *holds-what-was-asked*.
-    pub fn create_ends(&mut self, made: Option<Ino>, canary: bool) -> bool {
-        let may_hold = made.is_some_and(|ino| canary || !self.asked.contains(&ino));
-        self.creating = self.creating.saturating_sub(1);
-        if self.creating == 0 {
-            self.asked.clear();
-        }
-        may_hold
-    }
-
-    pub fn began(&mut self, ino: Ino, now: Millis) {
-        let behind = self.by_age.iter().rposition(|(since, _)| *since <= now).map_or(0, |at| at + 1);
-        self.by_age.insert(behind, (now, ino));
-        *self.shards.entry(ino.shard()).or_default() += 1;
-    }
-
-    /// It goes on being held; it may be listed already.
-    pub fn goes_on(&mut self, ino: Ino, now: Millis) {
-        if !self.by_age.iter().any(|(_, listed)| *listed == ino) {
-            self.began(ino, now);
-        }
-    }
-
-    /// Where something is held.
-    pub fn shards(&self) -> impl Iterator<Item = ShardId> {
-        self.shards.keys().copied()
-    }
-
-    /// A name is about to be removed, or moved; or was.
-    pub fn names_change(&mut self) {
-        self.names += 1;
-    }
-
-    pub fn names(&self) -> u64 {
-        self.names
-    }
-
-    /// Somebody waits for it.
-    pub fn ask(&mut self, ino: Ino, is_held: bool) {
-        if !is_held && self.creating > 0 {
-            self.asked.insert(ino);
-        }
-        if !self.questions.contains(&ino) {
-            self.questions.push_back(ino);
-        }
-    }
-
-    /// The mount would like to hold it.
-    pub fn wish(&mut self, ino: Ino) {
-        self.wishes.push_back(ino);
-    }
-
-    /// So many are waited for.
-    pub fn asked_count(&self) -> usize {
-        self.questions.len()
-    }
-
-    /// What is to be told next: what somebody waits for first. `node`: of which server a file is, if that can be told now.
-    pub fn next(&mut self, now: Millis, node: impl Fn(Ino) -> Option<NodeId>) -> Option<ToTell> {
-        let free = |ino: &Ino| node(*ino).filter(|node| !self.telling.contains(node));
-        let asked = self.questions.iter().position(|ino| free(ino).is_some());
-        let mut old = self.by_age.iter().take_while(|(since, _)| now.since(*since) >= HOLD_TELL_MS);
-        let old = if asked.is_some() { None } else { old.position(|(_, ino)| free(ino).is_some()) };
-        let (ino, why) = match (asked, old) {
-            (Some(at), _) => (self.questions.remove(at)?, Why::Asked),
-            (None, Some(at)) => (self.by_age.remove(at)?.1, Why::Old),
-            (None, None) => return self.next_wish(node),
-        };
-        if why == Why::Old {
-            self.shards.entry(ino.shard()).and_modify(|count| *count -= 1);
-            self.shards.retain(|_, count| *count > 0);
-        }
-        let node = node(ino)?;
-        self.telling.insert(node);
-        Some(ToTell { ino, node, why })
-    }
-
-    /// What is to be asked for next: by one lane at most, so that the others tell what somebody waits for, and beside what is told
-    /// to the same server.
-    fn next_wish(&mut self, node: impl Fn(Ino) -> Option<NodeId>) -> Option<ToTell> {
-        if self.wishing {
-            return None;
-        }
-        let at = self.wishes.iter().position(|ino| node(*ino).is_some())?;
-        let ino = self.wishes.remove(at)?;
-        self.wishing = true;
-        Some(ToTell { ino, node: node(ino)?, why: Why::Wished })
-    }
-
-    /// It was told, or is to be told again.
-    pub fn tried(&mut self, tried: &ToTell, again: bool, now: Millis) {
-        match tried.why {
-            Why::Wished => self.wishing = false,
-            Why::Asked | Why::Old => _ = self.telling.remove(&tried.node),
-        }
-        match (again, tried.why) {
-            (true, Why::Asked) => self.ask(tried.ino, true),
-            (true, Why::Old) => {
-                // It is the oldest still.
-                self.by_age.push_front((Millis(now.0.saturating_sub(HOLD_TELL_MS)), tried.ino));
-                *self.shards.entry(tried.ino.shard()).or_default() += 1;
-            }
-            _ => {}
-        }
-    }
-
-    /// In how many milliseconds there is one.
-    pub fn next_ms(&self, now: Millis) -> Option<u64> {
-        let (since, _) = self.by_age.front()?;
-        // One that is old enough waits for its server, which another lane tells something.
-        let left = HOLD_TELL_MS.saturating_sub(now.since(*since));
-        Some(if left == 0 { HOLD_AGAIN_MS } else { left })
-    }
-
-    /// Those that are held for less than [`HOLD_TELL_MS`], with some that are held no longer.
-    pub fn young(&self) -> impl Iterator<Item = Ino> {
-        self.by_age.iter().map(|(_, ino)| *ino)
-    }
-
-    /// Has somebody asked for a file of which it is not known here whether it is held?
-    pub fn is_asked_early(&self) -> bool {
-        !self.asked.is_empty()
-    }
-
-    /// The session that held them has ended.
-    pub fn clear(&mut self) {
-        let telling = core::mem::take(&mut self.telling);
-        let Self { creating, names, wishing, .. } = *self;
-        *self = Self { creating, telling, names, wishing, ..Self::default() };
     }
 }

@@ -10,6 +10,7 @@ mod ghosts;
 mod handle;
 mod held;
 mod hold;
+mod holds;
 mod inode;
 mod inodes;
 mod kept;
@@ -39,7 +40,8 @@ pub use gather::{Asking, Gathering, Moving, Put, Run, Stay};
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
-pub use hold::{Hold, Holds, News, ToTell, Why};
+pub use hold::{Hold, News, Word};
+pub use holds::{Holds, ToTell, Why};
 pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
 pub use kept::{Kept, LOOKS_AT_ONCE};
@@ -107,6 +109,8 @@ pub struct Spared {
     pub holds_asked: u64,
     /// and those that were.
     pub holds_given: u64,
+    /// Questions of others who only look at a file that is held, by which the hold does not end.
+    pub looks_told: u64,
 }
 
 /// The state of a mount.

@@ -24,6 +24,8 @@ pub struct FakeHolds {
     pub gives: bool,
     /// So often it says, of an empty word of who wishes so, that he does not; and how often it has.
     pub denies: usize,
+    /// Questions of who only looks that were answered by a word with which the hold went on.
+    pub answered: Vec<u64>,
     /// Goes into the next stamp.
     given: Option<u32>,
 }
@@ -71,7 +73,7 @@ impl Shard {
             _ => return None,
         };
         let by = self.holds.by.get(&ino).copied().filter(|by| *by != mount)?;
-        Some((by, Question { term: Term(self.term), ino }))
+        Some((by, Question { term: Term(self.term), ino, looks: None }))
     }
 
     /// What was kept of a file is told.
@@ -96,6 +98,7 @@ impl Shard {
         }
         goes_on &= self.holds.denies == 0;
         self.holds.given = goes_on.then_some(0);
+        self.holds.answered.extend(m.answers.filter(|_| goes_on));
         if goes_on && is_empty {
             return self.attr_reply(*ino);
         }

@@ -29,8 +29,8 @@ struct Outbox {
     locks: usize,
     /// Tickets of those that were granted, each with the term: how often it is there.
     granted: BTreeMap<(u64, Term), usize>,
-    /// Files of which it was asked, and in which term: each is in the list once.
-    questions: BTreeMap<Ino, Term>,
+    /// Files of which it was asked: each is in the list once.
+    questions: BTreeMap<Ino, Question>,
     parked: Option<Parked>,
     /// When its client asked last.
     asked: Millis,
@@ -95,14 +95,13 @@ impl Events {
         self.tell(client, begun.into());
     }
 
-    /// A client that holds a file is asked what became of it. As long as it has not heard that it is asked no more.
+    /// A client that holds a file is asked what became of it. As long as it has not heard that it is asked no more; but a
+    /// newer question of those who only look takes the place of an older one, and one that ends the hold that of both.
     pub fn ask_holder(&mut self, client: ClientId, question: Question) {
         let outbox = self.outbox(client);
         match outbox.questions.get(&question.ino) {
-            Some(term) if *term == question.term => return,
-            Some(_) => outbox
-                .list
-                .retain(|(_, event)| !matches!(event, Event::Question(old) if old.ino == question.ino)),
+            Some(old) if old.term == question.term && old.looks.is_none() => return,
+            Some(_) => outbox.retract(question.ino),
             None => {}
         }
         self.tell(client, question.into());
@@ -111,14 +110,19 @@ impl Events {
     /// Nobody waits any more for what it was asked.
     pub fn ask_no_more(&mut self, client: ClientId, ino: Ino) {
         if let Some(outbox) = self.boxes.get_mut(&client) {
-            outbox.questions.remove(&ino);
-            outbox.list.retain(|(_, event)| !matches!(event, Event::Question(old) if old.ino == ino));
+            outbox.retract(ino);
         }
     }
 
     /// Is the client to hear, or has it not confirmed, that it is asked what became of a file?
     pub fn is_asked(&self, client: ClientId, ino: Ino) -> bool {
         self.boxes.get(&client).is_some_and(|outbox| outbox.questions.contains_key(&ino))
+    }
+
+    /// The same, by who is not content with a look.
+    pub fn is_asked_to_end(&self, client: ClientId, ino: Ino) -> bool {
+        let asked = self.boxes.get(&client).and_then(|outbox| outbox.questions.get(&ino));
+        asked.is_some_and(|question| question.looks.is_none())
     }
 
     /// Does the client hear what it is told: does it ask, or has it within the last `within` milliseconds?
@@ -223,9 +227,18 @@ impl Outbox {
             }
         }
         if let Event::Question(question) = &event {
-            self.questions.insert(question.ino, question.term);
+            self.questions.insert(question.ino, *question);
         }
         self.list.push_back((self.last, event));
+    }
+
+    /// What it was asked of a file is over. (Questions are among the newest of what it is told.)
+    fn retract(&mut self, ino: Ino) {
+        self.questions.remove(&ino);
+        let is_it = |(_, event): &(u64, Event)| matches!(event, Event::Question(old) if old.ino == ino);
+        if let Some(at) = self.list.iter().rposition(is_it) {
+            self.list.remove(at);
+        }
     }
 
     /// Its client has heard what is numbered up to this.

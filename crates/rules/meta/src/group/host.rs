@@ -19,7 +19,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
-use skep_types::{Encode, LogIndex, LogSeq, MapVersion, Millis, NamesKey, NodeId, Role, ShardId, Timestamp};
+use skep_types::{
+    Encode, Ino, LogIndex, LogSeq, MapVersion, Millis, NamesKey, NodeId, Role, ShardId, Timestamp,
+};
 use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
 use skep_wire::mgmt::{ShardEntry, ShardState};
 use skep_wire::{Lead, Refusal, Status, View};
@@ -108,6 +110,8 @@ pub struct Host<S> {
     pub waits_until: Option<Millis>,
     /// The transaction that the request which is carried out was before.
     pub begun: Option<Begun>,
+    /// It may look at this file, though another client holds it, which has told of it since the request came.
+    pub may_look: Option<Ino>,
     /// Jobs for other servers.
     pub errands: Errands,
     /// What clients are to hear.
@@ -156,6 +160,7 @@ impl<S: Store> Host<S> {
             waited: 0,
             waits_until: None,
             begun: None,
+            may_look: None,
             errands: Errands::default(),
             loop_calls: VecDeque::new(),
             loop_answers: VecDeque::new(),

@@ -13,6 +13,7 @@ pub use touched::{Known, Knows, Touched, What, names_of, touched};
 use super::{Group, Request};
 use crate::Config;
 use crate::limit::{LEASES_SWEPT_PER_STEP, Limits};
+use crate::shard::Shard;
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -356,6 +357,11 @@ impl<S: Store> Group<S> {
     /// How it is with leases, in numbers.
     pub fn lease_counts(&self) -> LeaseCounts {
         self.host.leases.counts(self.host.now)
+    }
+
+    /// So many requests looked at files that went on being held by other clients.
+    pub fn held_looks(&self) -> u64 {
+        self.shards.values().map(Shard::held_looks).sum()
     }
 
     /// Does this shard answer requests here?

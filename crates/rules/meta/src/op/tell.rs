@@ -22,7 +22,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Tell) -> Result<Done, Fail> {
     }
     let mut inode = ctx.file(m.ino)?;
     let teller = ctx.choose.teller(m.ino, inode.change, m.hold.unwrap_or(0));
-    let asks = m.keeps == Some(true) && is_empty(m);
+    let asks = m.keeps == Some(true) && only_asks(m);
     // Nobody has looked into it: he holds it once more, before he brings what he has for it.
     let again = teller == Teller::PassedOver && m.keeps == Some(true) && ctx.choose.holds_again(m.ino);
     // Content that is in the metadata is not kept by a hold that begins late.
@@ -91,6 +91,11 @@ pub fn is_empty(m: &Tell) -> bool {
     m.content.is_none() && m.commit.is_none() && m.set == SetAttr::default()
 }
 
+/// Does it only ask whether the file is held still? Who answers those that look says with nothing that there is nothing to tell.
+pub fn only_asks(m: &Tell) -> bool {
+    is_empty(m) && m.answers.is_none()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::*;
@@ -109,6 +114,7 @@ mod tests {
             keeps: None,
             wishes: None,
             hold: None,
+            answers: None,
         }
     }
 

@@ -47,7 +47,9 @@ impl Shard {
 
     /// Parks, or says BUSY when too many wait.
     pub(super) fn park<S: Store>(&mut self, host: &mut Host<S>, what: For, parked: Parked) {
-        host.out.sync_now |= !matches!(what, For::Rows(_) | For::Recall(_) | For::Hold | For::Holder(_));
+        let waits_for_others =
+            matches!(what, For::Rows(_) | For::Recall(_) | For::Hold | For::Holder(_) | For::Look(..));
+        host.out.sync_now |= !waits_for_others;
         // While it waits for something else others may use again what it is to change.
         if !matches!(what, For::Rows(_) | For::Recall(_)) {
             host.leases.release(parked.to());

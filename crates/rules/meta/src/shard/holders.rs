@@ -12,13 +12,16 @@ use crate::ctx::{Dirs, Done, untold};
 use crate::fail::Need;
 use crate::group::{Host, Request};
 use crate::limit::{FILES_HELD_MAX, UNHELD_BATCH, UNHELD_MS};
-use crate::op::tell::is_empty;
+use crate::op::tell::{is_empty, only_asks};
 use crate::row::inode::MAY_BE_HELD;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Ino, LogIndex, Millis};
+use skep_types::{ClientId, Ino, LogIndex, Millis, Term};
 use skep_wire::meta::{MetaRequest, Question, Reclaim, Tell, Wish};
+
+/// Numbers of questions begin with that of the term, so shifted.
+const TERM_SHIFT: u32 = 32;
 
 /// Those who have not told what they hold, in a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +59,12 @@ pub struct FilesHeld {
     pub(super) passed: PassedOver,
     /// So many were held because their mounts asked for it.
     given: u64,
+    /// What holders were asked for those who only look, and have not answered.
+    looks: BTreeMap<Ino, u64>,
+    /// The newest of these questions.
+    questions: u64,
+    /// So many requests were answered behind a word by which the hold went on.
+    pub(super) shown: u64,
 }
 
 impl FilesHeld {
@@ -108,6 +117,28 @@ impl FilesHeld {
         self.given
     }
 
+    /// So many requests looked at a file that went on being held.
+    pub fn shown(&self) -> u64 {
+        self.shown
+    }
+
+    /// What its holder was asked for those who only look, and has not answered.
+    pub(super) fn asked_by(&self, ino: Ino) -> Option<u64> {
+        self.looks.get(&ino).copied()
+    }
+
+    /// It is asked anew. Numbers of a term are higher than those of all before it: a word that was begun then may be sent again.
+    pub(super) fn next_question(&mut self, ino: Ino, term: Term) -> u64 {
+        self.questions = self.questions.max(term.0 << TERM_SHIFT) + 1;
+        self.looks.insert(ino, self.questions);
+        self.questions
+    }
+
+    /// It has told.
+    pub(super) fn is_answered(&mut self, ino: Ino) {
+        self.looks.remove(&ino);
+    }
+
     /// What `client` is to wait for, of a file that may be held.
     pub fn holder(&self, ino: Ino, client: ClientId, unreported: Unreported) -> Holder {
         match (self.client(ino), unreported) {
@@ -134,6 +165,7 @@ impl FilesHeld {
             return false;
         }
         self.by_ino.remove(&ino);
+        self.looks.remove(&ino);
         self.passing.remove(&ino);
         if let Some(inos) = self.by_client.get_mut(&client) {
             inos.remove(&ino);
@@ -211,6 +243,7 @@ impl Shard {
             keeps: self.may_keep(host, request),
             again: self.may_hold_again(host, request),
             wished: self.may_hold_as_wished(host, request),
+            may_look: host.may_look,
             faults: Faults::of(&host.config),
         }
     }
@@ -243,7 +276,7 @@ impl Shard {
         let MetaRequest::Tell(m) = &request.message else { return false };
         let client = request.peer.client;
         let goes_on = || host.leases.wishes(request.reply_to).is_some() && self.goes_on(host, m.ino, client);
-        m.keeps == Some(true) && if is_empty(m) { self.files_held.is_by(m.ino, client) } else { goes_on() }
+        m.keeps == Some(true) && if only_asks(m) { self.files_held.is_by(m.ino, client) } else { goes_on() }
     }
 
     /// May the asker, who was passed over, hold the file once more?
@@ -268,13 +301,15 @@ impl Shard {
         }
         if self.files_held.is_told_by(ino, client, m.hold.unwrap_or(0)) {
             // The answer to an earlier wish was lost: he has kept nothing by it, and nobody has looked.
-            return self.goes_on(host, ino, client);
+            let is_looked_at = self.waits.is_looked_at(ino) || host.events.is_asked(client, ino);
+            return !is_looked_at && self.goes_on(host, ino, client);
         }
         let is_alone = !self.opens.others(ino, client) || host.config.canary_holds_beside;
         is_alone
             && self.opens.writes(ino, client)
             && !self.files_held.has(ino)
             && !self.waits.is_awaited(For::Holder(ino))
+            && !self.waits.is_looked_at(ino)
             && !host.events.is_asked(client, ino)
             && self.is_settled_but_for(ino, client)
             && !self.has_ends_of_others(host, ino, client)
@@ -331,6 +366,7 @@ impl Shard {
             // If it was passed over it is no longer.
             self.files_held.hold(m.ino, client, m.hold.unwrap_or(0));
             self.files_held.given += u64::from(m.wishes == Some(true));
+            self.looks_are_answered(host, client, m);
         } else if self.files_held.is_told_by(m.ino, client, m.hold.unwrap_or(0))
             && self.files_held.end(m.ino, client)
         {
@@ -379,7 +415,8 @@ impl Shard {
     }
 
     pub(super) fn holder_over<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) {
-        for parked in self.waits.over(For::Holder(ino)) {
+        let looks = self.waits.looks_over(ino);
+        for parked in self.waits.over(For::Holder(ino)).into_iter().chain(looks) {
             self.resume(host, parked);
         }
     }
@@ -387,7 +424,7 @@ impl Shard {
     /// Somebody is about to wait for a file: its holder is asked, once for all who do.
     pub(super) fn ask_holder<S: Store>(&mut self, host: &mut Host<S>, ino: Ino, client: ClientId) {
         if !self.waits.is_awaited(For::Holder(ino)) && host.sessions.lives(client) {
-            host.events.ask_holder(client, Question { term: self.term(), ino });
+            host.events.ask_holder(client, Question { term: self.term(), ino, looks: None });
         }
         self.awaits(host, client);
     }

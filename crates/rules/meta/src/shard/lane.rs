@@ -180,10 +180,7 @@ impl Shard {
                 let what = match need {
                     Need::Durable(index) => For::Durable(index),
                     Need::Txn(txid) => For::Txn(txid),
-                    Need::Holder { ino, client } => {
-                        self.ask_holder(host, ino, client);
-                        For::Holder(ino)
-                    }
+                    Need::Holder { ino, client } => self.waits_for_holder(host, &request, (ino, client)),
                     Need::Gate(Gate::Trim(gate)) => For::Trim(gate.ino, gate.id),
                     Need::Gate(Gate::Open | Gate::Durable) => For::Durable(self.last),
                 };

@@ -71,6 +71,8 @@ pub struct Holding {
     pub again: bool,
     /// Does the asker, who has the file open for writing and wishes to, hold it from now on?
     pub wished: bool,
+    /// A file that the asker may look at, though it is held by another one, which has told of it since.
+    pub may_look: Option<Ino>,
     /// What is wrong about them.
     pub faults: Faults,
 }
@@ -149,6 +151,9 @@ impl Choose for Live<'_> {
     fn live(&mut self, ino: Ino) -> bool {
         // In grace a writer may not have reclaimed yet: asking the targets is always right.
         let live = self.grace || self.opens.other_writers(ino, self.client) || (self.recovering)(ino);
+        // What its holder has told is all that there was then, and nobody else writes to it.
+        let live =
+            live && !(self.holding.may_look == Some(ino) && self.held.other(ino, self.client).is_some());
         note(&mut self.choices.live, live)
     }
 
@@ -200,6 +205,9 @@ impl Choose for Live<'_> {
     fn holder(&self, ino: Ino) -> Holder {
         match self.held.holder(ino, self.client, self.holding.unreported) {
             Holder::Other(_) if self.holding.faults.asks_later => Holder::NoOther,
+            Holder::Other(_) if self.holding.may_look == Some(ino) && !self.held.is_passing(ino) => {
+                Holder::NoOther
+            }
             holder => holder,
         }
     }

@@ -203,14 +203,14 @@ impl Shard {
         is_open
     }
 
-    /// May the asker go on holding a file beside what it tells now? Not where somebody waits for it, or it was asked and has not
-    /// heard that: whoever comes next would have nobody asked.
+    /// May the asker go on holding a file beside what it tells now? Not where somebody waits for its end, or it was asked for that
+    /// and has not heard it: whoever comes next would have nobody asked.
     pub(super) fn goes_on<S: Store>(&self, host: &Host<S>, ino: Ino, client: ClientId) -> bool {
         let listens = host.events.listens(client, host.now, host.config.lease_ms / 2);
         self.files_held.is_by(ino, client)
             && !self.waits.is_awaited(For::Holder(ino))
             && !self.files_held.is_passing(ino)
-            && !host.events.is_asked(client, ino)
+            && !host.events.is_asked_to_end(client, ino)
             && host.leases.may_lend(client, listens)
     }
 }

@@ -25,7 +25,11 @@ impl Shard {
         host.out.reads.push(Read { id, wanted });
         let waited = host.waited + 1;
         let begun = host.begun.take();
-        self.park(host, For::Rows(id), Parked::Again(Again { waited, begun, ..request.into() }));
+        self.park(
+            host,
+            For::Rows(id),
+            Parked::Again(Again { waited, begun, ..Again::behind(host, request) }),
+        );
     }
 
     /// Does what nobody would take up again if it waited: what is not in memory is read in place.
@@ -55,8 +59,9 @@ impl Shard {
         again: Again,
     ) -> Result<(), StoreError> {
         (host.waited, host.waits_until, host.begun) = (again.waited, again.until, again.begun);
+        host.may_look = again.may_look;
         let done = self.carry_out(host, again.request);
-        (host.waited, host.waits_until, host.begun) = (0, None, None);
+        (host.waited, host.waits_until, host.begun, host.may_look) = (0, None, None, None);
         done
     }
 

@@ -147,7 +147,7 @@ impl Shard {
     }
 
     /// Values of the moment; those of all shards of a group are added up.
-    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 19] {
+    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 20] {
         [
             ("waiting", self.waits.len() as u64),
             ("deletions_loaded", self.deletions.len() as u64),
@@ -165,6 +165,7 @@ impl Shard {
             ("appended_files", self.ends.len() as u64),
             ("held_files", self.files_held.len() as u64),
             ("holds_given", self.files_held.given()),
+            ("held_looks", self.files_held.shown()),
             ("holds_passed", self.files_held.passed.times()),
             ("lost_chunk_files", self.lost.len(now) as u64),
             ("lost_chunk_errors", self.lost.times()),

@@ -4,6 +4,7 @@ use super::txns::Begun;
 use crate::group::{Host, Request};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use skep_types::{ClientId, Ino, LogIndex, Millis};
 use skep_wire::Refusal;
 use skep_wire::meta::{MetaRequest, ShardStamp, TxnId};
@@ -25,6 +26,8 @@ pub enum For {
     Hold,
     /// Who holds this file to tell what became of it.
     Holder(Ino),
+    /// The same, of who only looks: a word of the holder that was begun behind this question; `u64::MAX`: behind the next.
+    Look(Ino, u64),
     /// Rows from the disk.
     Rows(u64),
 }
@@ -56,19 +59,26 @@ pub struct Again {
     pub until: Option<Millis>,
     /// The transaction that it was before, so that it stays as old.
     pub begun: Option<Begun>,
+    /// Who holds this file has told of it since the request came: it may look, though the hold goes on.
+    pub may_look: Option<Ino>,
 }
 
 impl Again {
     /// One that is carried out, and goes on waiting.
     pub fn behind<S>(host: &Host<S>, request: Request) -> Self {
-        Self { waited: host.waited, ..request.into() }
+        Self { waited: host.waited, may_look: host.may_look, ..request.into() }
     }
 }
 
 impl From<Request> for Again {
     fn from(request: Request) -> Self {
-        Self { request, waited: 0, until: None, begun: None }
+        Self { request, waited: 0, until: None, begun: None, may_look: None }
     }
+}
+
+/// All waits of those who only look at this file.
+fn looks(ino: Ino) -> RangeInclusive<(For, u64)> {
+    (For::Look(ino, 0), 0)..=(For::Look(ino, u64::MAX), u64::MAX)
 }
 
 /// Does a client tell by it what it has open, or has no longer? Those of one client are carried out in the order in which
@@ -192,15 +202,24 @@ impl Waits {
     }
 
     /// Files whose holders are waited for.
-    pub fn holders(&self) -> Vec<Ino> {
-        let all = (For::Holder(Ino(0)), 0)..=(For::Holder(Ino(u64::MAX)), u64::MAX);
+    pub fn holders(&self) -> BTreeSet<Ino> {
+        let all = (For::Holder(Ino(0)), 0)..=(For::Look(Ino(u64::MAX), u64::MAX), u64::MAX);
         let inos = self.by_what.range(all).filter_map(|(what, _)| match what {
-            For::Holder(ino) => Some(*ino),
+            For::Holder(ino) | For::Look(ino, _) => Some(*ino),
             _ => None,
         });
-        let mut inos: Vec<Ino> = inos.collect();
-        inos.dedup();
-        inos
+        inos.collect()
+    }
+
+    /// Does anybody wait for a word of who holds this file, who only looks?
+    pub fn is_looked_at(&self, ino: Ino) -> bool {
+        self.by_what.range(looks(ino)).next().is_some()
+    }
+
+    /// All who do.
+    pub fn looks_over(&mut self, ino: Ino) -> Vec<Parked> {
+        let ids = self.by_what.range(looks(ino)).map(|(_, id)| *id).collect();
+        self.take(ids)
     }
 
     /// Reads that nobody waits for any more.

@@ -39,6 +39,10 @@ record! {
         pub term: Term,
         /// The file.
         pub ino: Ino,
+    } tags {
+        /// Those who wait only look: who tells may go on holding the file, with a word that was begun behind this question and
+        /// says so ([`super::Tell::answers`]).
+        1 => pub looks: Option<u64>,
     }
 }
 

@@ -27,6 +27,8 @@ crate::message! {
         /// Which hold this is about, of those that were asked for: numbers of a session rise, and absent is the one from the
         /// create. So a word about an earlier one that comes late does not end this one, nor is carried out.
         3 => pub hold: Option<u64>,
+        /// The question of those who only look ([`super::Question::looks`]) behind which this was begun.
+        4 => pub answers: Option<u64>,
     }
 }
 

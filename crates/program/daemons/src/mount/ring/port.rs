@@ -318,6 +318,10 @@ impl Port for RingPort {
     fn is_asked(&self) {
         self.lane.hands.is_asked();
     }
+
+    fn is_looked_at(&self) {
+        self.lane.hands.is_looked_at();
+    }
 }
 
 impl MountPort for RingPort {

@@ -250,7 +250,7 @@ fn a_question_comes_first() {
         assert!(step(asks.as_mut()).is_pending());
     }
     let now = skep_types::Millis(clock(&cluster));
-    lane.shared.borrow_mut().is_asked_for(&Question { term: Term(1), ino }, now);
+    lane.shared.borrow_mut().is_asked_for(&Question { term: Term(1), ino, looks: None }, now);
     block_on(asks);
     assert_eq!((is_held(&lane, ino), tells(&cluster)), (false, 2));
     assert!(cluster.borrow().shard.holds.by.is_empty());
@@ -483,7 +483,7 @@ fn a_question_and_a_refusal_count_once() {
             assert!(step(asks.as_mut()).is_pending());
         }
         let now = skep_types::Millis(clock(&cluster));
-        lane.shared.borrow_mut().is_asked_for(&Question { term: Term(1), ino }, now);
+        lane.shared.borrow_mut().is_asked_for(&Question { term: Term(1), ino, looks: None }, now);
         block_on(asks);
     }
     passes(&cluster, 1_000);

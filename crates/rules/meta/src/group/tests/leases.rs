@@ -4,6 +4,7 @@ mod cover;
 mod goes_on;
 mod held;
 mod kept;
+mod looks;
 mod passed;
 mod rows;
 mod wished;

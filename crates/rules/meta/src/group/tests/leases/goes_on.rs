@@ -5,12 +5,12 @@ use super::*;
 use skep_types::codec::Bytes;
 use skep_wire::Status;
 
-fn keeping(message: Tell) -> Tell {
+pub(super) fn keeping(message: Tell) -> Tell {
     Tell { keeps: Some(true), ..message }
 }
 
 /// Sends what is told; its attributes, and how much of the content may stay with the mount.
-fn told(bed: &mut Bed, message: Tell) -> (Attr, Option<u32>) {
+pub(super) fn told(bed: &mut Bed, message: Tell) -> (Attr, Option<u32>) {
     let to = bed.send(ME, message);
     let attr = bed.reply::<AttrReply>(to).expect("no answer").unwrap().attr;
     (attr, bed.replies[&to].0.holds)
@@ -44,8 +44,13 @@ fn a_hold_goes_on_behind_what_is_told() {
     bed.check();
 }
 
-/// Goal: a hold ends in spite of the wish where somebody waits, where the holder was asked and has not heard that, where it does
-/// not hear, and where its answer could not say that it goes on; and nobody begins to hold by it. A word that tells nothing
+/// A request that waits for the end of a hold.
+pub(super) fn change(ino: Ino) -> ChangeAttr {
+    ChangeAttr { ino, set: SetAttr { uid: Some(9), ..SetAttr::default() } }
+}
+
+/// Goal: a hold ends in spite of the wish where somebody waits for that, where the holder was asked and has not heard it, where it
+/// does not hear, and where its answer could not say that it goes on; and nobody begins to hold by it. A word that tells nothing
 /// only asks whether it is held still: it ends nothing, and is answered.
 #[test]
 fn where_a_hold_does_not_go_on() {
@@ -54,16 +59,16 @@ fn where_a_hold_does_not_go_on() {
         let (mut bed, mut me, _, dir, file) = holding();
         match case {
             "awaited" => {
-                bed.send(OTHER, GetAttr { ino: file });
+                bed.send(OTHER, change(file));
                 assert_eq!(asked(&mut bed, &mut me), [file]);
             }
             "asked" => {
                 bed.step(Input::Gone(me.to));
-                let to = bed.send(OTHER, GetAttr { ino: file });
+                let to = bed.send(OTHER, change(file));
                 bed.step(Input::Gone(to));
             }
             "asked and heard" => {
-                let to = bed.send(OTHER, GetAttr { ino: file });
+                let to = bed.send(OTHER, change(file));
                 bed.step(Input::Gone(to));
                 assert_eq!(asked(&mut bed, &mut me), [file]);
             }

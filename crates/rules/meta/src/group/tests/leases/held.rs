@@ -19,7 +19,7 @@ pub(super) fn tell(ino: Ino, mode: u32) -> Tell {
 
 pub(super) fn nothing(ino: Ino) -> Tell {
     let (set, at) = (SetAttr::default(), Timestamp::default());
-    Tell { ino, content: None, commit: None, set, at, keeps: None, wishes: None, hold: None }
+    Tell { ino, content: None, commit: None, set, at, keeps: None, wishes: None, hold: None, answers: None }
 }
 
 pub(super) fn is_flagged(bed: &Bed, ino: Ino) -> bool {

@@ -6,7 +6,7 @@ use crate::limit::Limits;
 use skep_wire::Status;
 
 /// A bed with two mounts, and a file in chunks that the first has open for writing, alone.
-fn written() -> (Bed, Ear, Ear, Ino) {
+pub(super) fn written() -> (Bed, Ear, Ear, Ino) {
     written_with(Config::default())
 }
 
@@ -29,17 +29,17 @@ fn opens(bed: &mut Bed, ear: &mut Ear, who: Who, ino: Ino, mode: OpenMode, open_
     assert!(bed.replies[&to].1.is_ok());
 }
 
-fn wish(ino: Ino, hold: u64) -> Tell {
+pub(super) fn wish(ino: Ino, hold: u64) -> Tell {
     Tell { wishes: Some(true), hold: Some(hold), ..nothing(ino) }
 }
 
 /// Of a hold that was asked for.
-fn of(hold: u64, message: Tell) -> Tell {
+pub(super) fn of(hold: u64, message: Tell) -> Tell {
     Tell { hold: Some(hold), ..message }
 }
 
 /// Sends it; is it answered so that the mount holds the file?
-fn gives(bed: &mut Bed, message: Tell) -> bool {
+pub(super) fn gives(bed: &mut Bed, message: Tell) -> bool {
     let to = bed.send(ME, message);
     bed.reply::<AttrReply>(to).expect("no answer").unwrap();
     bed.replies[&to].0.holds.is_some()
