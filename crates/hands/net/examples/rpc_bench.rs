@@ -10,7 +10,7 @@ use skep_net::{
 };
 use skep_ring::Reactor;
 use skep_types::{ClientId, ClusterId, FenceEpoch, Incarnation, Millis, NodeId, Role, ServiceKind};
-use skep_wire::{Header, Hello, Refusal, Welcome};
+use skep_wire::{Header, Hello, Refusal, SHARED_MEMORY, Welcome};
 use std::time::{Duration, Instant};
 
 const SMALL: usize = 200;
@@ -21,10 +21,10 @@ const GET: u16 = 2;
 
 struct Echo(Vec<(ConnId, Header, Vec<u8>)>);
 
-fn welcome() -> Welcome {
+fn welcome(hello: &Hello) -> Welcome {
     Welcome {
         version: 1,
-        features: 0,
+        features: hello.features,
         service: ServiceKind::Metad,
         node: NodeId(1),
         incarnation: Incarnation(1),
@@ -34,8 +34,8 @@ fn welcome() -> Welcome {
 }
 
 impl Service for Echo {
-    fn hello(&mut self, _: &Hello, _: &PeerInfo) -> Result<Welcome, Refusal> {
-        Ok(welcome())
+    fn hello(&mut self, hello: &Hello, _: &PeerInfo) -> Result<Welcome, Refusal> {
+        Ok(welcome(hello))
     }
     fn request(&mut self, conn: ConnId, _: &Peer, header: &Header, body: &[u8], _: &[u8]) {
         self.0.push((conn, *header, body.to_vec()));
@@ -56,8 +56,8 @@ impl Service for Echo {
 struct EchoAll;
 
 impl Handler for EchoAll {
-    fn hello(&self, _: &Hello, _: &PeerInfo) -> Result<Welcome, Refusal> {
-        Ok(welcome())
+    fn hello(&self, hello: &Hello, _: &PeerInfo) -> Result<Welcome, Refusal> {
+        Ok(welcome(hello))
     }
     fn handle(&self, _: &Peer, header: &Header, body: &[u8], payload: &mut Payload) -> Answer {
         let give = if header.kind == GET { payload.room(LARGE).len() } else { 0 };
@@ -73,11 +73,11 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn link(at: &Endpoint, keyring: &Keyring, group: u32) -> Link {
+fn link(at: &Endpoint, keyring: &Keyring, group: u32, features: u64) -> Link {
     let hello = Hello {
         version_min: 1,
         version_max: 1,
-        features: 0,
+        features,
         role: Role::Client,
         client: ClientId(1),
         incarnation: Incarnation(1),
@@ -97,7 +97,7 @@ fn measure(name: &str, times: u64, link: &mut Link, kind: u16, payload: &[u8], i
     let body = [7; SMALL];
     let mut round = |times: u64| {
         for id in 0..times {
-            link.send(&Header::request(kind, id), &body, payload).expect("send");
+            link.ask(&Header::request(kind, id), &body, payload, into.len()).expect("send");
             link.recv(into, Instant::now() + Duration::from_secs(10), &|| false).expect("recv");
         }
     };
@@ -111,9 +111,18 @@ fn measure(name: &str, times: u64, link: &mut Link, kind: u16, payload: &[u8], i
     println!("{}", if rate > 0.0 { format!("  {rate:8.0} MB/s") } else { String::new() });
 }
 
-fn run(which: &str, at: &Endpoint, keyring: &Keyring, group: u32, times: u64, large: bool) {
-    let mut link = link(at, keyring, group);
-    let transport = if at.is_unix() { "unix" } else { "tcp" };
+/// How payloads go.
+fn way(at: &Endpoint, features: u64) -> &'static str {
+    match (at.is_unix(), features) {
+        (true, 0) => "unix",
+        (true, _) => "memory",
+        (false, _) => "tcp",
+    }
+}
+
+fn run(which: &str, at: &Endpoint, features: u64, group: u32, times: u64, large: bool, keyring: &Keyring) {
+    let mut link = link(at, keyring, group, features);
+    let transport = way(at, features);
     measure(&format!("{which} {transport} {SMALL} B"), times, &mut link, PUT, &[], &mut []);
     measure(&format!("{which} {transport} put 1 MiB"), times / 20, &mut link, PUT, &vec![7; LARGE], &mut []);
     if large {
@@ -132,7 +141,7 @@ fn run(which: &str, at: &Endpoint, keyring: &Keyring, group: u32, times: u64, la
 fn run_shared(at: &Endpoint, keyring: &Keyring, group: u32, times: u64) {
     let reactor = Reactor::new(64).expect("io_uring");
     for tasks in [1, 4, 32] {
-        let link = SharedLink::new(&reactor, link(at, keyring, group + tasks as u32));
+        let link = SharedLink::new(&reactor, link(at, keyring, group + tasks as u32, 0));
         let left = std::rc::Rc::new(std::cell::Cell::new(tasks));
         let (start, cpu_start, turns) = (Instant::now(), cpu(), reactor.turns());
         for _ in 0..tasks {
@@ -155,9 +164,9 @@ fn run_shared(at: &Endpoint, keyring: &Keyring, group: u32, times: u64) {
 }
 
 /// One task of a reactor over a connection of its own.
-fn run_direct(at: &Endpoint, keyring: &Keyring, group: u32, times: u64) {
+fn run_direct(at: &Endpoint, features: u64, keyring: &Keyring, group: u32, times: u64) {
     let reactor = Reactor::new(64).expect("io_uring");
-    let mut link = DirectLink::new(&reactor, link(at, keyring, group)).expect("a link");
+    let mut link = DirectLink::new(&reactor, link(at, keyring, group, features)).expect("a link");
     let large = vec![7; LARGE];
     for (name, kind, payload, room, times) in [
         ("200 B", PUT, &large[..0], 0, times),
@@ -169,13 +178,14 @@ fn run_direct(at: &Endpoint, keyring: &Keyring, group: u32, times: u64) {
         let (start, cpu_start, turns) = (Instant::now(), cpu(), reactor.turns());
         let done = reactor.block_on(async {
             for id in 0..times {
-                link.send(&Header::request(kind, id), &[7; SMALL], payload).await.expect("send");
+                let header = Header::request(kind, id);
+                link.ask(&header, &[7; SMALL], payload, into.len()).await.expect("send");
                 link.recv(&mut into).await.expect("an answer");
             }
         });
         done.expect("the ring");
         let each = |time: Duration| time.as_secs_f64() * 1e6 / times as f64;
-        let name = format!("direct {} {name}", if at.is_unix() { "unix" } else { "tcp" });
+        let name = format!("direct {} {name}", way(at, features));
         let (wall, cpu) = (each(start.elapsed()), each(cpu() - cpu_start));
         let turns = (reactor.turns() - turns) as f64 / times as f64;
         println!("{name:32} wall {wall:8.2} us  cpu {cpu:8.2} us  {turns:8.2} turns");
@@ -220,7 +230,7 @@ fn main() {
         EventServer::new(sockets, keyring.clone(), EventLimits::default(), Log::default()).expect("server");
     let stop: StopHandle = server.stop_handle();
     let thread = std::thread::spawn(move || server.run(&mut Echo(Vec::new())));
-    at.iter().enumerate().for_each(|(n, at)| run("event ", at, &keyring, n as u32, times, false));
+    at.iter().enumerate().for_each(|(n, at)| run("event ", at, 0, n as u32, times, false, &keyring));
     at.iter().enumerate().for_each(|(n, at)| run_shared(at, &keyring, 100 + 100 * n as u32, times));
     stop.stop();
     thread.join().expect("no panic").expect("server");
@@ -230,8 +240,13 @@ fn main() {
         StreamServer::new(sockets, keyring.clone(), StreamLimits::default(), Log::default()).expect("server");
     let stop = server.stop_handle();
     let thread = std::thread::spawn(move || server.run(&EchoAll));
-    at.iter().enumerate().for_each(|(n, at)| run("stream", at, &keyring, n as u32, times, true));
-    at.iter().enumerate().for_each(|(n, at)| run_direct(at, &keyring, 100 + n as u32, times));
+    let ways = [(&at[0], 0), (&at[0], SHARED_MEMORY), (&at[1], 0)];
+    for (n, (at, features)) in ways.into_iter().enumerate() {
+        run("stream", at, features, n as u32, times, true, &keyring);
+    }
+    for (n, (at, features)) in ways.into_iter().enumerate() {
+        run_direct(at, features, &keyring, 100 + n as u32, times);
+    }
     stop.stop();
     thread.join().expect("no panic").expect("server");
 }

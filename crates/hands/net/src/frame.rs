@@ -1,9 +1,10 @@
 //! Frames as bytes: `header | body | payload [| MAC]`, taken apart and checked.
 
 use crate::error::Cause;
+use crate::memory::SLOT_LEN;
 use crate::seal::{MAC_LEN, Seal};
 use crc_fast::{CrcAlgorithm, crc32_iscsi};
-use skep_wire::{HEADER_LEN, Header};
+use skep_wire::{HEADER_LEN, Header, HeaderError};
 use std::ops::Range;
 
 /// The checksum of a payload that is not sealed.
@@ -20,9 +21,16 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// Reads the header; lengths are within the limits afterwards.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Cause> {
+    /// Reads the header where so many slots of memory are shared; lengths are within the limits afterwards, and so is the
+    /// slot.
+    pub(crate) fn read(bytes: &[u8], slots: u32) -> Result<Self, Cause> {
         let (header, checksum) = Header::decode(bytes, crc32_iscsi)?;
+        if header.slot > slots {
+            return Err(HeaderError::Slot(header.slot).into());
+        }
+        if header.slot != 0 && header.payload_len as usize > SLOT_LEN {
+            return Err(HeaderError::Oversize { body: header.body_len, payload: header.payload_len }.into());
+        }
         Ok(Self { header, checksum })
     }
 
@@ -31,9 +39,9 @@ impl Announced {
         HEADER_LEN + self.header.body_len as usize
     }
 
-    /// Bytes of the payload.
+    /// Bytes of the payload that follow the body.
     pub(crate) fn payload_len(&self) -> usize {
-        self.header.payload_len as usize
+        if self.header.slot == 0 { self.header.payload_len as usize } else { 0 }
     }
 
     /// Is the frame what its sender made? Without seal the MAC is not looked at.
@@ -50,7 +58,7 @@ impl Announced {
         {
             return Err(Cause::Mac);
         }
-        let body = head.get(HEADER_LEN..).ok_or(skep_wire::HeaderError::Short)?;
+        let body = head.get(HEADER_LEN..).ok_or(HeaderError::Short)?;
         Header::verify(body, self.checksum, crc32_iscsi)?;
         if !sealed && checksum(payload) != self.header.payload_checksum {
             return Err(Cause::PayloadChecksum);
@@ -84,7 +92,7 @@ pub(crate) fn front(bytes: &[u8], seal: Option<&mut Seal>, payload_max: usize) -
     if bytes.len() < HEADER_LEN {
         return Ok(Front::Part { of: HEADER_LEN });
     }
-    let announced = Announced::read(bytes)?;
+    let announced = Announced::read(bytes, 0)?;
     if announced.payload_len() > payload_max {
         return Err(Cause::PayloadTooLong { got: announced.payload_len(), room: payload_max });
     }
@@ -155,6 +163,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Goal: a slot that is not shared, or more bytes than one has, is refused from the header alone; with one no byte of a
+    /// payload follows.
+    #[test]
+    fn slots_of_shared_memory() {
+        let header = |slot, payload_len| {
+            let mut out = Outbound::new(None);
+            out.queue(&Header { slot, payload_len, ..Header::request(0x301, 7) }, b"a body", &[]).unwrap();
+            out.bytes()[..HEADER_LEN].to_vec()
+        };
+        let longest = SLOT_LEN as u32;
+        let refused = |bytes: &[u8], slots| Announced::read(bytes, slots).err();
+        assert!(matches!(front(&header(1, 9), None, 100), Err(Cause::Header(HeaderError::Slot(1)))));
+        assert!(matches!(refused(&header(3, 9), 2), Some(Cause::Header(HeaderError::Slot(3)))));
+        let long = refused(&header(2, longest + 1), 2);
+        assert!(matches!(long, Some(Cause::Header(HeaderError::Oversize { .. }))));
+        assert_eq!(Announced::read(&header(2, longest), 2).unwrap().payload_len(), 0);
     }
 
     /// Goal: a payload above the service's own limit is refused from the header alone.

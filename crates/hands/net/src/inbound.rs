@@ -28,6 +28,8 @@ pub(crate) struct Inbound {
     /// Bytes of the frame that was handed out last; they go when the next one is asked for.
     held: usize,
     seal: Option<Seal>,
+    /// Of memory that the two sides share; 0 = they share none.
+    slots: u32,
     /// A payload was begun and not finished: the place in the stream is lost.
     broken: bool,
     /// The payload begun, when the wait for more of it was interrupted.
@@ -45,7 +47,16 @@ struct Begun {
 
 impl Inbound {
     pub(crate) fn new(seal: Option<Seal>) -> Self {
-        Self { buf: vec![0; READ_AHEAD], start: 0, end: 0, held: 0, seal, broken: false, begun: None }
+        Self {
+            buf: vec![0; READ_AHEAD],
+            start: 0,
+            end: 0,
+            held: 0,
+            seal,
+            slots: 0,
+            broken: false,
+            begun: None,
+        }
     }
 
     /// Bytes that were read before this half took over; at most a handshake message's worth.
@@ -53,6 +64,11 @@ impl Inbound {
         self.make_room(bytes.len());
         self.buf[..bytes.len()].copy_from_slice(bytes);
         self.end = bytes.len();
+    }
+
+    /// So many slots of memory are shared.
+    pub(crate) fn share(&mut self, slots: u32) {
+        self.slots = slots;
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -102,8 +118,8 @@ impl Inbound {
             self.make_room(HEADER_LEN);
             return Ok(None);
         }
-        let announced =
-            Announced::read(&self.buf[self.start..self.end]).inspect_err(|_| self.broken = true)?;
+        let announced = Announced::read(&self.buf[self.start..self.end], self.slots)
+            .inspect_err(|_| self.broken = true)?;
         let tail = if announced.payload_len() == 0 { self.mac_len() } else { 0 };
         let whole = announced.head_len() + tail;
         if self.end - self.start < whole {

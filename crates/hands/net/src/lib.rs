@@ -18,6 +18,7 @@ mod key;
 mod link;
 pub mod log;
 mod machine;
+mod memory;
 mod outbound;
 mod payload;
 mod peer;

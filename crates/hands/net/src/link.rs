@@ -3,13 +3,14 @@
 use crate::error::Cause;
 use crate::handshake::{CLOSED_KEYS_HINT, Initiator};
 use crate::inbound::Inbound;
+use crate::memory::{Memory, Slots};
 use crate::outbound::Outbound;
 use crate::socket::{Patience, SLICE};
 use crate::{Endpoint, Keyring, NetError, PeerInfo, socket};
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use skep_wire::{Header, Hello, Welcome};
+use skep_wire::{Header, Hello, Protection, SHARED_MEMORY, Welcome};
 use std::time::{Duration, Instant};
 
 /// A peer that takes nothing of a frame for this long is given up.
@@ -32,6 +33,8 @@ pub struct Link {
     group: u32,
     inbound: Inbound,
     outbound: Outbound,
+    /// Memory that the service has mapped, too.
+    pub(crate) slots: Option<Slots>,
     patience: Duration,
     /// Its socket waits; not when whoever had it last drove it by a ring.
     waits: bool,
@@ -45,6 +48,7 @@ pub(crate) struct Parts {
     pub(crate) group: u32,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
+    pub(crate) slots: Option<Slots>,
     pub(crate) waits: bool,
 }
 
@@ -102,9 +106,11 @@ impl Link {
         }
         let (fd, info) = socket::connect(endpoint, patience)?;
         let fail = |cause| NetError::new(info.address.clone(), cause);
-        let (initiator, first) = Initiator::begin(keyring, hello, info.protection).map_err(fail)?;
+        let (hello, memory) = offer(hello, info.protection);
+        let (initiator, first) = Initiator::begin(keyring, &hello, info.protection).map_err(fail)?;
         let mut outbound = Outbound::new(None);
-        outbound.raw(&first);
+        let (memory, descriptor) = memory.unzip();
+        outbound.raw(&first[socket::send_beside(fd.as_fd(), &first, descriptor).map_err(fail)?..]);
         outbound.flush(fd.as_fd(), &mut || Err(Cause::TimedOut)).map_err(fail)?;
         let mut length = [0; 2];
         read_exact(&fd, &mut length, patience).map_err(fail)?;
@@ -115,7 +121,9 @@ impl Link {
         outbound.raw(&confirmation);
         outbound.flush(fd.as_fd(), &mut || Err(Cause::TimedOut)).map_err(fail)?;
         socket::set_slices(fd.as_fd(), SLICE).map_err(|e| fail(Cause::Io(e)))?;
-        let (inbound, outbound) = (Inbound::new(seals.receive), Outbound::new(seals.send));
+        let (mut inbound, outbound) = (Inbound::new(seals.receive), Outbound::new(seals.send));
+        let slots = memory.filter(|_| welcome.features & SHARED_MEMORY != 0).map(Slots::new);
+        inbound.share(slots.as_ref().map_or(0, Slots::count));
         Ok(Self {
             fd,
             info,
@@ -123,20 +131,21 @@ impl Link {
             group: hello.group,
             inbound,
             outbound,
+            slots,
             patience: SEND_DEADLINE,
             waits: true,
         })
     }
 
     pub(crate) fn into_parts(self) -> Parts {
-        let Self { fd, info, welcome, group, inbound, outbound, waits, .. } = self;
-        Parts { fd, info, welcome, group, inbound, outbound, waits }
+        let Self { fd, info, welcome, group, inbound, outbound, slots, waits, .. } = self;
+        Parts { fd, info, welcome, group, inbound, outbound, slots, waits }
     }
 
     /// Puts it together again. It cannot be used as it is when its socket does not wait.
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { fd, info, welcome, group, inbound, outbound, waits } = parts;
-        Self { fd, info, welcome, group, inbound, outbound, patience: SEND_DEADLINE, waits }
+        let Parts { fd, info, welcome, group, inbound, outbound, slots, waits } = parts;
+        Self { fd, info, welcome, group, inbound, outbound, slots, patience: SEND_DEADLINE, waits }
     }
 
     /// Makes it wait again, after a ring has had it.
@@ -176,7 +185,17 @@ impl Link {
     /// Sends a request (and the posted frames before it). Header fields that describe the connection
     /// or the payload (group, lengths, checksums) are filled in here.
     pub fn send(&mut self, header: &Header, body: &[u8], payload: &[u8]) -> Result<(), NetError> {
-        let header = Header { group: self.group, ..*header };
+        self.ask(header, body, payload, 0)
+    }
+
+    /// As [`Link::send`], where the answer has a payload of at most `room` bytes: what is long goes by the memory that is
+    /// shared, if it is.
+    pub fn ask(&mut self, header: &Header, body: &[u8], payload: &[u8], room: usize) -> Result<(), NetError> {
+        let header = Header { group: self.group, slot: 0, ..*header };
+        let (header, payload) = match &mut self.slots {
+            Some(slots) => slots.place(header, body, payload, room),
+            None => (header, payload),
+        };
         let mut wait = patience(self.patience);
         self.outbound
             .send(self.fd.as_fd(), &header, body, payload, &mut wait)
@@ -185,7 +204,7 @@ impl Link {
 
     /// Queues a one-way frame; it goes out with the next request, or by [`Link::flush`].
     pub fn post(&mut self, header: &Header, body: &[u8]) -> Result<(), NetError> {
-        let header = Header { group: self.group, flags: skep_wire::Flags::ONE_WAY, ..*header };
+        let header = Header { group: self.group, slot: 0, flags: skep_wire::Flags::ONE_WAY, ..*header };
         self.outbound.queue(&header, body, &[]).map_err(|cause| self.fail(cause))?;
         if self.outbound.bytes().len() > POSTED_MAX { self.flush() } else { Ok(()) }
     }
@@ -211,7 +230,7 @@ impl Link {
             }
             if Instant::now() >= deadline { Err(Cause::TimedOut) } else { Ok(()) }
         };
-        match receive(&self.fd, &mut self.inbound, into, &mut wait) {
+        match receive(&self.fd, &mut self.inbound, &mut self.slots, into, &mut wait) {
             Ok((header, body)) => Ok(Frame { header, body: self.inbound.body(body) }),
             Err(cause) => Err(self.fail(cause)),
         }
@@ -222,19 +241,32 @@ impl Link {
     }
 }
 
+/// What this side says of itself on this kind of socket, and the memory that it offers.
+fn offer(hello: &Hello, protection: Protection) -> (Hello, Option<(Memory, OwnedFd)>) {
+    let wanted = protection == Protection::Local && hello.features & SHARED_MEMORY != 0;
+    // Whatever keeps it from making some (a limit, a filter of system calls): the socket carries everything.
+    let memory = if wanted { Memory::make().ok() } else { None };
+    let bit = if memory.is_some() { SHARED_MEMORY } else { 0 };
+    (Hello { features: hello.features & !SHARED_MEMORY | bit, ..hello.clone() }, memory)
+}
+
 fn receive(
     fd: &OwnedFd,
     inbound: &mut Inbound,
+    slots: &mut Option<Slots>,
     into: &mut [u8],
     wait: &mut crate::inbound::Wait<'_>,
 ) -> Result<(Header, std::ops::Range<usize>), Cause> {
     let announced = inbound.head(fd.as_fd(), wait)?;
-    let (got, room) = (announced.payload_len(), into.len());
+    let (got, room) = (announced.header.payload_len as usize, into.len());
     let Some(into) = into.get_mut(..got) else {
         inbound.give_up();
         return Err(Cause::PayloadTooLong { got, room });
     };
-    let body = inbound.payload(fd.as_fd(), &announced, into, wait)?;
+    let body = inbound.payload(fd.as_fd(), &announced, &mut into[..announced.payload_len()], wait)?;
+    if let Some(slots) = slots {
+        slots.answered(&announced.header, into).inspect_err(|_| inbound.give_up())?;
+    }
     Ok((announced.header, body))
 }
 

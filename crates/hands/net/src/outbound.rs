@@ -67,11 +67,10 @@ impl Outbound {
         let at = self.buf.len();
         // What is sealed needs no weaker check beside it.
         let checksum = if self.seal.is_some() { 0 } else { checksum(payload) };
-        Header { payload_len: payload.len() as u32, payload_checksum: checksum, ..*header }.encode_with(
-            body,
-            crc_fast::crc32_iscsi,
-            &mut self.buf,
-        );
+        // In a slot it is there already, and is not sent.
+        let payload_len = if header.slot == 0 { payload.len() as u32 } else { header.payload_len };
+        let header = Header { payload_len, payload_checksum: checksum, ..*header };
+        header.encode_with(body, crc_fast::crc32_iscsi, &mut self.buf);
         self.seal.as_mut().map(|seal| seal.next(&self.buf[at..], payload)).transpose()
     }
 

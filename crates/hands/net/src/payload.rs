@@ -1,6 +1,8 @@
-//! The buffer that a connection of a stream server receives payloads into and answers from.
+//! Where a connection of a stream server receives payloads and answers from: a buffer of its own, or memory that it shares
+//! with the side that asks.
 #![allow(unsafe_code)]
 
+use crate::memory::{Memory, SLOT_LEN};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use skep_types::limits::PAYLOAD_MAX;
 use std::ffi::c_void;
@@ -57,8 +59,14 @@ impl Allowance {
 
 /// A page-aligned buffer of [`PAYLOAD_MAX`] bytes of address space. Memory is taken page by page as it
 /// is touched and given back when the connection has been idle for a while.
+///
+/// For the time of a request a slot of shared memory may stand in its place. Then the other side can change the bytes at
+/// any moment, so whoever has them passes them on (to a file, mostly), and decides nothing by what they are.
 pub struct Payload {
     base: NonNull<u8>,
+    memory: Option<Memory>,
+    /// The present request's slot, and where it begins.
+    lent: Option<(u32, NonNull<u8>)>,
     len: usize,
     touched: bool,
     allowance: Option<Allowance>,
@@ -77,7 +85,7 @@ impl Payload {
         let base =
             unsafe { mmap_anonymous(null_mut(), PAYLOAD_MAX, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len: 0, touched: false, allowance: None })
+        Ok(Self { base, memory: None, lent: None, len: 0, touched: false, allowance: None })
     }
 
     /// A buffer whose use counts against the server's bytes in flight.
@@ -88,10 +96,35 @@ impl Payload {
         Ok(payload)
     }
 
+    /// Memory that is shared with the other side.
+    pub(crate) fn share(&mut self, memory: Memory) {
+        self.memory = Some(memory);
+    }
+
+    /// The request has this slot: its payload of `len` bytes lies there, and that of the answer may. `false`: no such slot.
+    pub(crate) fn lend(&mut self, slot: u32, len: usize) -> bool {
+        let Some(place) = self.memory.as_ref().and_then(|memory| memory.slot(slot, len)) else {
+            return false;
+        };
+        self.lent = Some((slot, place));
+        self.room(len);
+        true
+    }
+
+    /// The slot that the bytes are in; 0: in none.
+    pub(crate) fn slot(&self) -> u32 {
+        self.lent.map_or(0, |(slot, _)| slot)
+    }
+
+    fn place(&self) -> *mut u8 {
+        self.lent.map_or(self.base, |(_, place)| place).as_ptr()
+    }
+
     /// The payload that came with the request.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: base is the start of PAYLOAD_MAX readable bytes for as long as self lives, len <= PAYLOAD_MAX.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+        // SAFETY: base is the start of PAYLOAD_MAX readable bytes for as long as self lives, and len <= PAYLOAD_MAX; a slot
+        // that is lent that of SLOT_LEN bytes, and len <= SLOT_LEN (`room`). Nothing is concluded from bytes of a slot.
+        unsafe { std::slice::from_raw_parts(self.place(), self.len) }
     }
 
     /// Room for `len` bytes of answer (at most [`PAYLOAD_MAX`]: the slice is cut to it). It is the
@@ -101,14 +134,19 @@ impl Payload {
         if let Some(allowance) = &mut self.allowance {
             allowance.raise_to(self.len);
         }
-        self.touched |= self.len > 0;
-        // SAFETY: as in `bytes`, and &mut self makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+        if self.len > SLOT_LEN {
+            // It goes over the socket then.
+            self.lent = None;
+        }
+        self.touched |= self.len > 0 && self.lent.is_none();
+        // SAFETY: as in `bytes`, and &mut self makes this the only reference of this process.
+        unsafe { std::slice::from_raw_parts_mut(self.place(), self.len) }
     }
 
     /// The request is done: nothing is in flight here any more.
     pub(crate) fn finish(&mut self) {
         self.len = 0;
+        self.lent = None;
         if let Some(allowance) = &mut self.allowance {
             allowance.release();
         }

@@ -4,9 +4,13 @@ use crate::{Endpoint, NetError, PeerInfo, error::Cause};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
 use skep_wire::Protection;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -76,6 +80,44 @@ pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
         Err(Errno::INTR) => Ok(false),
         ready => Ok(ready? > 0),
     }
+}
+
+/// Sends `bytes` with a descriptor beside them; gives how many the socket took. Without one nothing is sent.
+pub(crate) fn send_beside(
+    fd: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: Option<OwnedFd>,
+) -> Result<usize, Cause> {
+    let Some(descriptor) = descriptor else { return Ok(0) };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    let descriptor = [descriptor.as_fd()];
+    beside.push(SendAncillaryMessage::ScmRights(&descriptor));
+    loop {
+        match net::sendmsg(fd, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            // Too many on their way already: it goes without.
+            Err(Errno::TOOMANYREFS) => return Ok(0),
+            sent => return Ok(sent?),
+        }
+    }
+}
+
+/// As `read`, with the descriptor that came beside the bytes, if one did. More than one are closed.
+pub(crate) fn read_beside(
+    fd: BorrowedFd<'_>,
+    into: &mut [u8],
+) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let got = net::recvmsg(fd, &mut [IoSliceMut::new(into)], &mut beside, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptor = None;
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            descriptor = descriptors.last();
+        }
+    }
+    Ok((got.bytes, descriptor))
 }
 
 /// How long somebody waits.

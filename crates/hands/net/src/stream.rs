@@ -27,6 +27,8 @@ pub struct StreamLimits {
     pub half_open: usize,
     /// Bytes of payload of all requests in work; beyond it connections wait. At least one largest payload.
     pub bytes_in_flight: usize,
+    /// Connections that share memory with their peers; further ones do without.
+    pub sharing: usize,
     /// A peer that has not taken a reply within this time is given up.
     pub stalled: Duration,
 }
@@ -38,6 +40,7 @@ impl Default for StreamLimits {
             turn: TURN,
             half_open: 64,
             bytes_in_flight: 512 << 20,
+            sharing: 1_024,
             stalled: SEND_DEADLINE,
         }
     }

@@ -448,3 +448,26 @@ fn roles_and_insecure() {
         }
     }
 }
+
+/// Goal: payloads to both servers and over both kinds of sockets arrive, whether memory was offered or not; only the stream
+/// server takes it, and only over a Unix socket.
+#[test]
+fn memory_where_it_can_be_shared() {
+    let payload = pattern(1 << 20);
+    for which in BOTH {
+        let server = Running::start(which, Setup::default());
+        for (group, (at, offered)) in
+            (1..).zip([(&server.unix, true), (&server.unix, false), (&server.tcp, true)])
+        {
+            let features = if offered { skep_wire::SHARED_MEMORY } else { 0 };
+            let mut link = server.link(at, &skep_wire::Hello { features, ..hello(1, group, 1) });
+            let taken = which == Which::Stream && group == 1;
+            assert_eq!(link.welcome().features, if taken { features } else { 0 });
+            let mut back = vec![0; payload.len()];
+            link.ask(&Header::request(ECHO, 1), b"a body", &payload, back.len()).unwrap();
+            let (header, body) = answer(&mut link, &mut back);
+            assert_eq!((header.slot, &body[..]), (u32::from(taken), &b"a body"[..]));
+            assert!(back == payload);
+        }
+    }
+}

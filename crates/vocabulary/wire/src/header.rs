@@ -1,7 +1,7 @@
 //! The fixed 64-byte frame header.
 //!
 //! ```text
-//!  0 u32 magic "SKEP"     24 u32 group             48 u32 reserved (0)
+//!  0 u32 magic "SKEP"     24 u32 group             48 u32 slot (0: none)
 //!  4 u8  version          28 u32 status            52 u32 body checksum (CRC32C)
 //!  5 u8  flags            32 u32 body length       56 u32 payload checksum (CRC32C)
 //!  6 u16 kind             36 u32 payload length    60 u32 checksum of bytes 0..60 (CRC32C)
@@ -71,7 +71,10 @@ pub struct Header {
     pub payload_len: u32,
     /// Correlates log lines; 0 = none.
     pub trace: u64,
-    /// CRC32C of the payload.
+    /// Which part of the memory that the two sides share is this request's, from 1 on; 0: none. With one the payload is
+    /// there, and no byte of it follows the body. Only where both have agreed to it ([`crate::SHARED_MEMORY`]).
+    pub slot: u32,
+    /// CRC32C of the payload; 0 where no byte of one follows.
     pub payload_checksum: u32,
 }
 
@@ -82,8 +85,10 @@ pub enum HeaderError {
     Magic(u32),
     /// A version that this release does not speak.
     Version(u8),
-    /// Unknown flag bits or a reserved field that is not 0.
+    /// Unknown flag bits.
     Reserved,
+    /// A slot of memory that this connection does not share.
+    Slot(u32),
     /// Longer than the limit.
     Oversize {
         /// Announced body length.
@@ -110,6 +115,9 @@ impl fmt::Display for HeaderError {
                 )
             }
             Self::Reserved => f.write_str("reserved bits of the frame header are set"),
+            Self::Slot(slot) => {
+                write!(f, "the frame names slot {slot} of shared memory, which this connection does not have")
+            }
             Self::Oversize { body, payload } => {
                 write!(f, "frame of {body} + {payload} bytes; the limits are {BODY_MAX} + {PAYLOAD_MAX}")
             }
@@ -135,6 +143,7 @@ impl Header {
             body_len: 0,
             payload_len: 0,
             trace: 0,
+            slot: 0,
             payload_checksum: 0,
         }
     }
@@ -163,7 +172,7 @@ impl Header {
         (body.len() as u32).encode(out);
         self.payload_len.encode(out);
         self.trace.encode(out);
-        0u32.encode(out);
+        self.slot.encode(out);
         crc32c(body).encode(out);
         self.payload_checksum.encode(out);
         crc32c(&out[at..at + CHECKED]).encode(out);
@@ -183,7 +192,7 @@ impl Header {
         if crc32c(&bytes[..CHECKED]) != checksum {
             return Err(HeaderError::Checksum);
         }
-        header.check(&bytes[48..52])?;
+        header.check()?;
         Ok((header, body_checksum))
     }
 
@@ -200,9 +209,9 @@ impl Header {
             body_len: u32::decode(r)?,
             payload_len: u32::decode(r)?,
             trace: u64::decode(r)?,
+            slot: u32::decode(r)?,
             payload_checksum: 0,
         };
-        u32::decode(r)?;
         let body_checksum = u32::decode(r)?;
         header.payload_checksum = u32::decode(r)?;
         Ok((magic, header, body_checksum, u32::decode(r)?))
@@ -218,8 +227,8 @@ impl Header {
         Ok(())
     }
 
-    fn check(&self, reserved: &[u8]) -> Result<(), HeaderError> {
-        if self.flags.0 & !Flags::KNOWN != 0 || reserved.iter().any(|byte| *byte != 0) {
+    fn check(&self) -> Result<(), HeaderError> {
+        if self.flags.0 & !Flags::KNOWN != 0 {
             return Err(HeaderError::Reserved);
         }
         if self.body_len as usize > BODY_MAX || self.payload_len as usize > PAYLOAD_MAX {
@@ -253,6 +262,11 @@ mod tests {
         assert_eq!(header, Header { body_len: 4, ..sample() });
         Header::verify(b"body", checksum, crc32c).unwrap();
         assert_eq!(&out[..8], b"SKEP\x01\x00\x01\x02");
+        assert_eq!(out[48..52], [0; 4], "a release without slots refuses anything else");
+        let named = Header { slot: 3, ..sample() };
+        let mut out = vec![];
+        named.encode_with(b"", crc32c, &mut out);
+        assert_eq!((Header::decode(&out, crc32c).unwrap().0, &out[48..52]), (named, &[3, 0, 0, 0][..]));
     }
 
     /// Goal: every flipped bit of a header is noticed from the header alone, its lengths above all, and every

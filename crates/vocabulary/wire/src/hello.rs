@@ -7,6 +7,10 @@ use skep_types::{byte_enum, record};
 /// that only servers hold. All zero where there is no session.
 pub type SessionToken = [u8; 32];
 
+/// Feature bit: payloads go by memory that both sides of this connection have mapped. The descriptor of it came with the
+/// `Hello`; in a `Welcome` the bit says that it is mapped there, too. (Bits 0 to 5 are reserved: `docs/design/wire.md`.)
+pub const SHARED_MEMORY: u64 = 1 << 6;
+
 byte_enum! {
     /// Is a frame protected after the handshake?
     pub enum Protection {

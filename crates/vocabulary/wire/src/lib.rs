@@ -17,6 +17,6 @@ pub mod mgmt;
 pub mod storage;
 
 pub use header::{Crc32c, Flags, HEADER_LEN, Header, HeaderError, MAGIC, VERSION_MAX, VERSION_MIN};
-pub use hello::{Hello, Protection, SessionToken, Welcome};
+pub use hello::{Hello, Protection, SHARED_MEMORY, SessionToken, Welcome};
 pub use message::{Empty, Message, Visitor};
 pub use refusal::{Lead, Refusal, Status, View};

@@ -9,7 +9,7 @@ use crate::handshake::Progress;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use skep_wire::{Flags, Refusal, Status};
+use skep_wire::{Flags, Refusal, SHARED_MEMORY, Status};
 
 /// Least room for one read.
 const READ_MIN: usize = 64 << 10;
@@ -149,10 +149,14 @@ impl EventServer {
         match progress {
             Progress::More => Ok(used),
             Progress::Hello(said) => {
-                let verdict = match full {
+                let mut verdict = match full {
                     true => Err(full_house(self.limits.connections)),
                     false => service.hello(&said, info),
                 };
+                if let Ok(welcome) = &mut verdict {
+                    // Nobody here takes the descriptor that may have come with the hello.
+                    welcome.features &= !SHARED_MEMORY;
+                }
                 outbound.raw(&responder.answer(&verdict).map_err(|failure| failure.text)?);
                 if let Err(refusal) = &verdict {
                     *ending = true;

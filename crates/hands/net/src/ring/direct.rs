@@ -4,6 +4,7 @@ use crate::error::Cause;
 use crate::frame::Announced;
 use crate::inbound::Inbound;
 use crate::link::Parts;
+use crate::memory::Slots;
 use crate::outbound::Outbound;
 use crate::{Frame, Link, NetError, PeerInfo};
 use rustix::fd::{AsFd, OwnedFd};
@@ -19,6 +20,7 @@ pub struct DirectLink {
     group: u32,
     inbound: Inbound,
     outbound: Outbound,
+    slots: Option<Slots>,
     /// A future was begun and has not come to its end.
     within: bool,
 }
@@ -32,18 +34,19 @@ impl std::fmt::Debug for DirectLink {
 impl DirectLink {
     /// Takes over a connected link; the reactor's thread is this one.
     pub fn new(reactor: &Reactor, link: Link) -> Result<Self, NetError> {
-        let Parts { fd, info, welcome, group, inbound, outbound, waits } = link.into_parts();
+        let Parts { fd, info, welcome, group, inbound, outbound, slots, waits } = link.into_parts();
         if waits {
             rustix::io::ioctl_fionbio(&fd, true)
                 .map_err(|e| NetError::new(info.address.clone(), e.into()))?;
         }
-        Ok(Self { reactor: reactor.clone(), fd, info, welcome, group, inbound, outbound, within: false })
+        let reactor = reactor.clone();
+        Ok(Self { reactor, fd, info, welcome, group, inbound, outbound, slots, within: false })
     }
 
     /// For whoever uses it next, on any thread.
     pub fn park(self) -> Link {
-        let Self { fd, info, welcome, group, inbound, outbound, .. } = self;
-        Link::from_parts(Parts { fd, info, welcome, group, inbound, outbound, waits: false })
+        let Self { fd, info, welcome, group, inbound, outbound, slots, .. } = self;
+        Link::from_parts(Parts { fd, info, welcome, group, inbound, outbound, slots, waits: false })
     }
 
     /// What the service said of itself.
@@ -69,7 +72,22 @@ impl DirectLink {
     /// Sends a request, the payload without a copy. Header fields that describe the connection or the
     /// payload are filled in here.
     pub async fn send(&mut self, header: &Header, body: &[u8], payload: &[u8]) -> Result<(), NetError> {
-        let header = Header { group: self.group, ..*header };
+        self.ask(header, body, payload, 0).await
+    }
+
+    /// As [`DirectLink::send`]; see [`Link::ask`].
+    pub async fn ask(
+        &mut self,
+        header: &Header,
+        body: &[u8],
+        payload: &[u8],
+        room: usize,
+    ) -> Result<(), NetError> {
+        let header = Header { group: self.group, slot: 0, ..*header };
+        let (header, payload) = match &mut self.slots {
+            Some(slots) => slots.place(header, body, payload, room),
+            None => (header, payload),
+        };
         let mut sending = self.outbound.begin(&header, body, payload).map_err(|cause| self.fail(cause))?;
         self.within = true;
         loop {
@@ -101,14 +119,13 @@ impl DirectLink {
     }
 
     async fn rest(&mut self, announced: Announced, into: &mut [u8]) -> Result<Frame<'_>, NetError> {
-        let (got, room) = (announced.payload_len(), into.len());
+        let (got, room) = (announced.header.payload_len as usize, into.len());
         let Some(into) = into.get_mut(..got) else {
             return Err(self.fail(Cause::PayloadTooLong { got, room }));
         };
         let body = loop {
-            let payload =
-                self.inbound.payload(self.fd.as_fd(), &announced, into, &mut |_| Err(Cause::TimedOut));
-            match payload {
+            let sent = &mut into[..announced.payload_len()];
+            match self.inbound.payload(self.fd.as_fd(), &announced, sent, &mut |_| Err(Cause::TimedOut)) {
                 Ok(body) => break body,
                 Err(Cause::TimedOut) => {
                     self.reactor.readable(self.fd.as_fd()).await.map_err(|e| self.failed(e))?;
@@ -116,6 +133,11 @@ impl DirectLink {
                 Err(cause) => return Err(self.fail(cause)),
             }
         };
+        if let Some(slots) = &mut self.slots
+            && let Err(cause) = slots.answered(&announced.header, into)
+        {
+            return Err(self.fail(cause));
+        }
         self.within = false;
         Ok(Frame { header: announced.header, body: self.inbound.body(body) })
     }

@@ -130,7 +130,7 @@ impl SharedLink {
             return Err(inner.fail(cause.again()));
         }
         let request = inner.next.replace(inner.next.get() + 1);
-        let header = Header { group: inner.group, request, ..*header };
+        let header = Header { group: inner.group, request, slot: 0, ..*header };
         inner.outbound.borrow_mut().queue(&header, body, payload).map_err(|cause| inner.fail(cause))?;
         inner.asked.borrow_mut().push(Asked { request, waker: None, reply: None });
         if let Some(sender) = inner.sender.take() {

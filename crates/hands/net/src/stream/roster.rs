@@ -8,7 +8,7 @@ use crate::{Log, PeerInfo, now};
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Number of a connection, in the order of arrival.
@@ -56,16 +56,41 @@ pub(super) struct Roster {
     pub(super) limits: StreamLimits,
     pub(super) log: Log,
     pub(super) budget: Arc<Budget>,
+    /// Connections that share memory.
+    sharing: AtomicUsize,
+}
+
+/// One of the connections that may share memory, until it is dropped.
+pub(super) struct Share<'a>(&'a Roster);
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.0.sharing.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Roster {
     pub(super) fn new(limits: StreamLimits, log: Log) -> Self {
         let budget = Budget::new(limits.bytes_in_flight);
-        Self { tables: Mutex::default(), left: Condvar::new(), limits, log, budget }
+        Self {
+            tables: Mutex::default(),
+            left: Condvar::new(),
+            limits,
+            log,
+            budget,
+            sharing: AtomicUsize::new(0),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// May one more connection share memory?
+    pub(super) fn share(&self) -> Option<Share<'_>> {
+        let share = Share(self);
+        let before = self.sharing.fetch_add(1, Ordering::Relaxed);
+        (before < self.limits.sharing).then_some(share)
     }
 
     /// Takes in a connection that begins its handshake. When there are too many of them the oldest ends,

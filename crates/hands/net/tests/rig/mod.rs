@@ -83,7 +83,7 @@ impl Echo {
         }
         Ok(Welcome {
             version: 1,
-            features: 0,
+            features: hello.features,
             service: ServiceKind::Storaged,
             node: NodeId(9),
             incarnation: Incarnation(1),

@@ -16,7 +16,8 @@ pub fn target() -> Target {
         header.encode_with(b"", no_checksum, &mut bytes);
         bytes
     };
-    let seeds = vec![seed(Header::request(0x201, 7)), seed(Header::request(0x301, 8).reply())];
+    let named = Header { slot: 2, payload_len: 1 << 20, ..Header::request(0x302, 9) };
+    let seeds = vec![seed(Header::request(0x201, 7)), seed(Header::request(0x301, 8).reply()), seed(named)];
     Target { name: "header", seeds, fixed: 0, one_in: 1, read: Box::new(read) }
 }
 
