@@ -12,7 +12,7 @@ use skep_client::{Cell, Port};
 use skep_fuse::Interrupt;
 use skep_net::NetError;
 use skep_types::{ClientId, Ino, Millis, NodeId, Role, Timestamp, Uuid};
-use skep_wire::Hello;
+use skep_wire::{Hello, SHARED_MEMORY};
 use std::cell::{Cell as Local, RefCell};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -111,9 +111,12 @@ impl LaneHands {
         self.hands.client()
     }
 
-    /// A connection of the present session, with the next number.
-    pub fn hello(&self, group: u32) -> Hello {
-        let mut hello = Hello { group, connection: self.hands.next_connection(), ..hello(Role::Client) };
+    /// A connection of the present session, with the next number. Storage servers are offered memory for payloads: they
+    /// take it where they are on this machine.
+    pub fn hello(&self, node: NodeId, group: u32) -> Hello {
+        let features = if self.hands.is_storage(node) { SHARED_MEMORY } else { 0 };
+        let connection = self.hands.next_connection();
+        let mut hello = Hello { group, connection, features, ..hello(Role::Client) };
         self.hands.shared.with(|s| {
             hello.epoch = s.epoch;
             if let Some(session) = s.session.open() {

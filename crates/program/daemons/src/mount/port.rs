@@ -112,7 +112,7 @@ impl BlockingPort {
                     }
                 }
             };
-            let hello = self.lane.hello(group);
+            let hello = self.lane.hello(node, group);
             if node != MGMTD && hello.client != client {
                 return None;
             }
@@ -175,7 +175,7 @@ impl BlockingPort {
         let mut links = self.links.borrow_mut();
         let Some(held) = links.get_mut(&call.node) else { return false };
         let header = Header { epoch: call.epoch, ..Header::request(call.kind, request) };
-        match held.link.send(&header, call.body, call.payload) {
+        match held.link.ask(&header, call.body, call.payload, call.into.len()) {
             Ok(()) => true,
             Err(_) => {
                 links.remove(&call.node);

@@ -14,7 +14,7 @@ use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply};
 use skep_wire::storage::{
     CopyChunk, DeleteChunks, ShardTerm, StorageRequest, TargetStat, TargetStatsReply, WriteChunk,
 };
-use skep_wire::{Header, Hello, Refusal, Status, Welcome};
+use skep_wire::{Header, Hello, Refusal, SHARED_MEMORY, Status, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -260,7 +260,9 @@ impl Handler for Storaged {
             service: ServiceKind::Storaged,
             epoch: self.epoch(),
         };
-        greeter.welcome(hello)
+        let welcome = greeter.welcome(hello)?;
+        // Payloads are handed to files and nothing else, so they may lie where the peer can change them.
+        Ok(Welcome { features: hello.features & SHARED_MEMORY, ..welcome })
     }
 
     fn epoch(&self) -> FenceEpoch {

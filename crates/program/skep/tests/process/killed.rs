@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use skep_rig::until;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -140,4 +141,96 @@ fn a_killed_mount_is_replaced() {
     assert!(fs::read(second.join("fsynced")).unwrap() == content);
     let missing = fs::metadata(cluster.mount().join("absent")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
+}
+
+/// Do these processes have memory mapped that a mount and a storage server share?
+fn share_memory(pids: &[u32]) -> Result<(), String> {
+    let shares = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/maps"))
+            .is_ok_and(|maps| maps.contains("/memfd:skep-payloads"))
+    };
+    match pids.iter().find(|pid| !shares(pid)) {
+        Some(pid) => Err(format!("process {pid} shares no memory")),
+        None => Ok(()),
+    }
+}
+
+/// One round of a program whose payloads go by shared memory: files of its own, each round other bytes in two thirds of it.
+fn long_payloads(path: &Path, round: u32, held: &mut Vec<u8>) {
+    const MIB: usize = 1 << 20;
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+    for (piece, at) in [0, 2 * MIB + 77].into_iter().enumerate() {
+        let new = bytes(2 * round + piece as u32, MIB);
+        file.write_all_at(&new, at as u64).unwrap();
+        held[at..at + MIB].copy_from_slice(&new);
+    }
+    if round.is_multiple_of(4) {
+        file.sync_all().unwrap();
+    }
+    let mut found = vec![0; held.len()];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == *held, "round {round}");
+}
+
+/// Goal: what goes by memory that a mount shares with storage servers is right on both transports, with readers and writers
+/// at once, while these servers are killed and come back; the new connections share memory again.
+#[test]
+fn shared_memory_over_killed_servers() {
+    const PROGRAMS: u32 = 4;
+    let cluster = start(plan());
+    for transport in ["dev", "auto"] {
+        let point = cluster.second_mount(transport, &[&format!("transport={transport}")]).unwrap();
+        let mount = cluster.mount_daemon(&point).unwrap().pid;
+        // Every file on every server.
+        let directory = point.join(transport);
+        fs::create_dir(&directory).unwrap();
+        let path = directory.to_str().unwrap();
+        cluster.admin(["entry", "set", path, "--chunk-size", "1MiB", "--targets", "4"]).unwrap();
+        let (rounds, done) = (AtomicU32::new(0), AtomicBool::new(false));
+        let goes_on = || {
+            let goal = rounds.load(Ordering::SeqCst) + PROGRAMS * ROUNDS;
+            until("the programs go on", LIMIT, || {
+                let now = rounds.load(Ordering::SeqCst);
+                if now >= goal { Ok(()) } else { Err(format!("round {now} of {goal}")) }
+            })?;
+            let mut pids: Vec<u32> = cluster.of("storaged").iter().map(|server| server.pid).collect();
+            pids.push(mount);
+            until("memory is shared", LIMIT, || share_memory(&pids))
+        };
+        std::thread::scope(|scope| {
+            let programs: Vec<_> = (0..PROGRAMS)
+                .map(|program| {
+                    let path = directory.join(program.to_string());
+                    let (rounds, done) = (&rounds, &done);
+                    scope.spawn(move || {
+                        let mut held = vec![0; (3 << 20) + 77];
+                        fs::write(&path, &held).unwrap();
+                        for round in 0.. {
+                            if done.load(Ordering::SeqCst) {
+                                break;
+                            }
+                            long_payloads(&path, program << 24 | round, &mut held);
+                            rounds.fetch_add(1, Ordering::SeqCst);
+                        }
+                    })
+                })
+                .collect();
+            let test = || -> Result<(), String> {
+                goes_on()?;
+                for victim in cluster.of("storaged") {
+                    victim.kill()?;
+                    cluster.up()?;
+                    goes_on()?;
+                }
+                Ok(())
+            };
+            let result = test();
+            done.store(true, Ordering::SeqCst);
+            let all_well =
+                programs.into_iter().map(|program| program.join().is_ok()).fold(true, |all, one| all & one);
+            assert!(all_well, "a program met an error");
+            result.unwrap();
+        });
+        cluster.must(["umount".as_ref(), point.as_os_str()]).unwrap();
+    }
 }

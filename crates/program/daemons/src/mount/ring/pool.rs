@@ -55,7 +55,7 @@ pub async fn lease<'a>(
         };
         let group = group.unwrap_or_else(|| lane.hands.next_group());
         debts.owe(node, group);
-        let hello = lane.hello(group);
+        let hello = lane.hello(node, group);
         if hello.client != client {
             return None;
         }

@@ -158,7 +158,7 @@ impl RingPort {
             // From the first byte on it may arrive.
             call.outcome = Outcome::Lost;
             self.watch.sent(call.changing);
-            link.send(&header, call.body, call.payload).await?;
+            link.ask(&header, call.body, call.payload, call.into.len()).await?;
             self.watch.progress();
             sent.push(request);
         }

@@ -97,7 +97,7 @@ pub async fn connected(
 async fn connect(thread: Rc<RingHands>, lane: Rc<LaneHands>, node: NodeId, service: Rc<Service>) {
     // The older one, if any, ends: the server would end it anyway.
     service.link.take();
-    let hello = lane.hello(thread.services.group);
+    let hello = lane.hello(node, thread.services.group);
     let client = hello.client;
     let (endpoints, keyring) = (lane.hands.endpoints(node), lane.hands.keyring.clone());
     let seat = lane.hands.links.seat(node);
