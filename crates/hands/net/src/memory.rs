@@ -8,7 +8,7 @@ use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 use skep_types::limits::BODY_MAX;
 use skep_wire::{Flags, Header};
@@ -27,7 +27,7 @@ const SLOTS_MAX: usize = 8;
 pub(crate) const SHARED_FROM: usize = 32 << 10;
 /// What nobody can undo: it stays as long as it is, so no page of it goes away under whoever has mapped it.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-/// Of the file systems that can be sealed the one whose pages cannot run out behind a mapping; `hugetlbfs` is the other.
+/// Of the file systems that can be sealed the one of ordinary pages; `hugetlbfs` is the other.
 const TMPFS: u64 = 0x0102_1994;
 
 /// The mapping of one side; it ends with the connection.
@@ -101,6 +101,14 @@ impl Memory {
         Some(unsafe { self.base.add((slot - 1) as usize * SLOT_LEN) })
     }
 
+    /// Has the first bytes of a slot be in memory; `false`: there is none. Made in a fault they would end the process where there is
+    /// none, or look like a failed disk to who reads into them.
+    fn fill(&self, slot: u32, len: usize) -> bool {
+        let Some(from) = self.slot(slot, len) else { return false };
+        // SAFETY: the place is inside of the mapping; its bytes stay what they are.
+        unsafe { madvise(from.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }.is_ok()
+    }
+
     /// Copies bytes into a slot; `false`: they do not fit.
     fn put(&self, slot: u32, bytes: &[u8]) -> bool {
         let Some(to) = self.slot(slot, bytes.len()) else { return false };
@@ -130,11 +138,13 @@ impl Drop for Memory {
 pub(crate) struct Slots {
     memory: Memory,
     held: [Option<u64>; SLOTS],
+    /// So many bytes of each are in memory.
+    filled: [usize; SLOTS],
 }
 
 impl Slots {
     pub(crate) fn new(memory: Memory) -> Self {
-        Self { memory, held: [None; SLOTS] }
+        Self { memory, held: [None; SLOTS], filled: [0; SLOTS] }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -161,6 +171,12 @@ impl Slots {
         // The lowest: what is not needed is never touched, and takes no memory.
         let Some(at) = self.held.iter().position(Option::is_none) else { return (header, payload) };
         let slot = at as u32 + 1;
+        if self.filled[at] < longest {
+            if !self.memory.fill(slot, longest) {
+                return (header, payload);
+            }
+            self.filled[at] = longest;
+        }
         if !self.memory.put(slot, payload) {
             return (header, payload);
         }

@@ -67,6 +67,8 @@ pub const LOOKS_MAX: u32 = 8;
 /// the word for the look, than each by itself.
 pub const LOOKS_WITHIN_MS: u64 = 1_000;
 pub const LOOK_WORTH: u32 = 16;
+/// Nor after so many looks between which nothing was written. (`ls -l` looks twice.)
+pub const LOOKS_IDLE: u32 = 4;
 /// Bytes of a write that may wait for others.
 pub const GATHER_WRITE_MAX: usize = 128 << 10;
 /// What waits goes to its targets when it reaches a multiple of so much of its file.
@@ -91,8 +93,8 @@ pub const OLD_PATIENCE_MS: u64 = 250;
 pub const COME_BACK_MS: u64 = 3_000;
 /// What waits goes to targets only while its mount counts as heard for so long at least: by then it is there.
 pub const PUT_LEFT_MS: u64 = 1_000;
-/// Pieces that a run may have, with gaps between them.
-pub const RUN_PIECES_MAX: usize = 16;
+/// Pieces that a run may have, with gaps between them: they go to targets one after the other.
+pub const RUN_PIECES_MAX: usize = 8;
 /// A target counts blocks: so much more than its bytes may each of them take.
 pub const RUN_BLOCKS: usize = 8 << 10;
 /// Files that were asked for while creates were on their way; with so many creates hold nothing.

@@ -247,8 +247,9 @@ impl TargetDir {
             Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,
             Errno::FBIG => DiskError::TooLarge,
             Errno::OPNOTSUPP | Errno::NOSYS => DiskError::Unsupported,
-            // Nothing is wrong with the disk: this process or machine is at a limit.
-            Errno::MFILE | Errno::NFILE | Errno::NOMEM => DiskError::Busy,
+            // Nothing is wrong with the disk: this process or machine is at a limit. (EFAULT: memory that a mount shares has no more
+            // pages, for its control group has none.)
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::FAULT => DiskError::Busy,
             _ => self.broken(what, piece, e),
         }
     }

@@ -13,6 +13,7 @@ use crate::{Keyring, Payload, Peer, PeerInfo, socket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use skep_wire::{Flags, Header, HeaderError, Protection, Refusal, SHARED_MEMORY, Status, Welcome};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -266,7 +267,14 @@ impl Serving {
             return Err(Some("handshake not finished in time".into()));
         }
         let mut piece = [0; HANDSHAKE_MESSAGE_MAX];
-        match socket::read_beside(fd, &mut piece) {
+        // Whoever may not be trusted with it could pass something on that is never closed again.
+        let read = match self.info.uid {
+            Some(uid) if (uid == 0 || uid == geteuid().as_raw()) && beside.is_none() => {
+                socket::read_beside(fd, &mut piece)
+            }
+            _ => rustix::io::read(fd, &mut piece).map(|n| (n, None)),
+        };
+        match read {
             Ok((0, _)) if self.seat.is_ended() => {
                 Err(Some("ended within the handshake: too many of them, or this service stops".into()))
             }

@@ -252,7 +252,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // replace a time that is set now, nor clear suid and sgid that are set now.
             let told = self.commit(ino).await;
             if cuts && told.is_err() {
-                self.shared.with(|s| s.inodes.entry(ino).truncate_is_given_up());
+                self.shared.with(|s| s.truncate_is_given_up(ino));
             }
             told?;
         }
@@ -272,13 +272,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// A truncate of this mount is about to be sent, not beside an append of this mount: none begins from now on, and those
-    /// that had begun have ended. Each call needs [`Shared::truncation_ends`] or [`Inode::truncate_is_given_up`], unless it
+    /// that had begun have ended. Each call needs [`Shared::truncation_ends`] or [`Shared::truncate_is_given_up`], unless it
     /// fails.
     pub(crate) async fn announce_truncate(&self, ino: Ino) -> Result<(), Refusal> {
         self.shared.with(|s| s.inodes.entry(ino).cutting += 1);
         let waited = self.wait_until(|s| s.inodes.entry(ino).appends == 0).await;
         if waited.is_err() {
-            self.shared.with(|s| s.inodes.entry(ino).truncate_is_given_up());
+            self.shared.with(|s| s.truncate_is_given_up(ino));
         }
         waited
     }
@@ -358,6 +358,12 @@ pub(crate) fn is_gone(status: Status) -> bool {
 impl Shared {
     /// A truncate of this mount was answered. After a failure its effect is unknown, so writes that overlapped it are done
     /// again all the same.
+    /// One that was announced comes to nothing.
+    pub(crate) fn truncate_is_given_up(&mut self, ino: Ino) {
+        self.inodes.entry(ino).truncate_is_given_up();
+        self.waits.call();
+    }
+
     pub(crate) fn truncation_ends(&mut self, ino: Ino, done: bool) {
         if let Some(inode) = self.inodes.get_mut(ino) {
             inode.cutting = inode.cutting.saturating_sub(1);

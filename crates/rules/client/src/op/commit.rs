@@ -42,6 +42,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     self.commit_once(ino, &mark, cuts, telling, news).await
                 }
                 None if news.is_some() => match self.tell_news(ino, &news.unwrap_or_default()).await {
+                    // What came meanwhile is told when it is time.
+                    Ok(()) if answers && self.goes_on_behind(ino) => return Ok(()),
                     Ok(()) => {
                         word = word.said(answers);
                         continue;
@@ -64,6 +66,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) if refusal.status == Status::CUT_SINCE => {
                     self.shared.with(|s| s.inodes.entry(ino).held_is_void());
                 }
+                Ok(()) if answers && self.goes_on_behind(ino) => return Ok(()),
                 Ok(()) if mark.is_some() && self.has_more(ino) => word = word.said(answers),
                 // It was told before, by a try of which nobody knew what became; what was written since was not.
                 Err(refusal) if is_not_held(refusal.status) => {}
@@ -153,6 +156,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Err(_) if stale => Ok(()),
             Err(refusal) => Err(refusal),
         }
+    }
+
+    /// Behind a word for who looks: is it held on, with nothing that must be told before anything else?
+    fn goes_on_behind(&self, ino: Ino) -> bool {
+        let goes_on = |inode: &Inode| inode.may_go_on() && !inode.mark_is_doubtful();
+        self.shared.with(|s| s.inodes.get(ino).is_some_and(goes_on))
     }
 
     /// Is there something of it that was not told yet, if only that nothing more is?

@@ -69,7 +69,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // From then on no hold begins that was asked for, and nothing stays.
             self.announce_truncate(ino).await?;
             if let Err(refusal) = self.tell_first(ino).await {
-                self.shared.with(|s| s.inodes.entry(ino).truncate_is_given_up());
+                self.shared.with(|s| s.truncate_is_given_up(ino));
                 return Err(refusal);
             }
             self.shared.with(|s| s.inodes.entry(ino).truncating += 1);

@@ -3,7 +3,7 @@
 //! section 9.
 
 use super::Inode;
-use crate::limits::{LOOK_WORTH, LOOKS_MAX, LOOKS_WITHIN_MS};
+use crate::limits::{LOOK_WORTH, LOOKS_IDLE, LOOKS_MAX, LOOKS_WITHIN_MS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
@@ -134,6 +134,11 @@ pub struct Hold {
     looks: (Millis, u32),
     /// So many small writes stayed since the last look.
     stayed: u32,
+    /// So many looks since there was something to tell.
+    idle_looks: u32,
+    /// It began beside writes, which are not marked and which others may have seen at the targets: while one may be under way still,
+    /// a word of this mount would show the file without it.
+    pub is_beside: bool,
 }
 
 /// What is to become of a hold with what is told.
@@ -193,6 +198,8 @@ impl Inode {
             names,
             looks,
             stayed,
+            idle_looks: 0,
+            is_beside: false,
         }));
     }
 
@@ -302,9 +309,22 @@ impl Inode {
         if !is_in_chunks || self.held_content().is_some() {
             return false;
         }
+        let (commits, is_marked) = (self.mark.is_some(), self.is_marked());
         let Some(hold) = self.hold.as_mut().filter(|hold| !hold.is_ending) else { return false };
-        if core::mem::take(&mut hold.stayed) >= LOOK_WORTH {
+        hold.is_beside &= !is_marked;
+        if hold.is_beside {
+            return false;
+        }
+        let stayed = core::mem::take(&mut hold.stayed);
+        if stayed >= LOOK_WORTH {
+            hold.idle_looks = 0;
             return true;
+        }
+        // One that nobody writes to ends by that, however often it is looked at.
+        let is_idle = stayed == 0 && !commits && hold.news.is_empty();
+        hold.idle_looks = if is_idle { hold.idle_looks + 1 } else { 0 };
+        if hold.idle_looks > LOOKS_IDLE {
+            return false;
         }
         let (since, looks) = &mut hold.looks;
         if now.since(*since) >= LOOKS_WITHIN_MS {
@@ -352,8 +372,10 @@ impl Inode {
 
     /// A small write stays with the mount.
     pub(super) fn stays(&mut self) {
+        let is_marked = self.is_marked();
         if let Some(hold) = &mut self.hold {
             hold.stayed = hold.stayed.saturating_add(1);
+            hold.is_beside &= !is_marked;
         }
     }
 

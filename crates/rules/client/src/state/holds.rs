@@ -135,10 +135,13 @@ impl Holds {
     /// What is to be told next: what somebody waits for first. `node`: of which server a file is, if that can be told now.
     pub fn next(&mut self, now: Millis, node: impl Fn(Ino) -> Option<NodeId>) -> Option<ToTell> {
         let free = |ino: &Ino| node(*ino).filter(|node| !self.telling.contains(node));
-        let asked = self.questions.iter().position(|(ino, _)| free(ino).is_some());
+        let is_free = |(ino, _): &(Ino, Option<u64>)| free(ino).is_some();
+        let asked = self.questions.iter().position(|one| one.1.is_none() && is_free(one));
         let mut old = self.by_age.iter().take_while(|(since, _)| now.since(*since) >= HOLD_TELL_MS);
         let old = if asked.is_some() { None } else { old.position(|(_, ino)| free(ino).is_some()) };
-        let (ino, why) = match (asked, old) {
+        // Who looks goes on looking: nothing may have to wait for the last of them.
+        let looked = if old.is_some() { None } else { self.questions.iter().position(is_free) };
+        let (ino, why) = match (asked.or(looked), old) {
             (Some(at), _) => {
                 let (ino, look) = self.questions.remove(at)?;
                 (ino, look.map_or(Why::Asked, Why::Looked))

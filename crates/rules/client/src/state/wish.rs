@@ -200,10 +200,12 @@ impl Shared {
         let Some(inode) = self.inodes.get_mut(ino) else { return false };
         // When it was opened others may have written to it still.
         (inode.live, inode.live_size) = (false, 0);
+        let is_beside = !inode.is_marked();
         inode.begin_hold(0, good_until);
         inode.held_as_of(names);
         if let Some(held) = &mut inode.hold {
             held.number = hold;
+            held.is_beside = is_beside;
         }
         inode.wish.get_or_insert_default().held_since = Some(asked);
         self.holds.goes_on(ino, asked);

@@ -184,7 +184,9 @@ impl Shard {
                     Need::Gate(Gate::Trim(gate)) => For::Trim(gate.ino, gate.id),
                     Need::Gate(Gate::Open | Gate::Durable) => For::Durable(self.last),
                 };
-                self.park(host, what, Parked::Again(request.into()));
+                // An answered look stays one, whatever else it waits for.
+                let again = Again { may_look: host.may_look, ..request.into() };
+                self.park(host, what, Parked::Again(again));
             }
             Ran::Lacks(rows) => {
                 host.begun = begun;

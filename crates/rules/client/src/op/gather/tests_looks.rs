@@ -1,14 +1,15 @@
 //! Others look at a file of which small writes wait, and only look.
 
 use super::tests::{BEGUN, PIECE, gathering, on_targets, pieces, waits, writes};
-use crate::limits::{HOLD_TELL_MS, LOOK_WORTH, LOOKS_MAX, LOOKS_WITHIN_MS};
+use crate::limits::{HOLD_TELL_MS, LOOK_WORTH, LOOKS_IDLE, LOOKS_MAX, LOOKS_WITHIN_MS};
 use crate::op::hold::tests::{asked, mode, on_shard};
 use crate::op::recalls::tests::{cluster, make};
+use crate::state::Why;
 use crate::testing::{Cluster, FakeLane, Fault, block_on, step, write};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::pin::pin;
-use skep_types::{Ino, Millis, Term};
+use skep_types::{Ino, Millis, NodeId, Term};
 use skep_wire::Message;
 use skep_wire::meta::{Question, Tell};
 
@@ -79,11 +80,32 @@ fn a_word_of_before_does_not_count() {
     assert!(is_held(&lane, ino));
 }
 
+/// Others look at it, while so many writes look where they go that began before the hold.
+fn looked_at_beside(lane: &FakeLane, ino: Ino, writing: u16) {
+    let shared = &mut *lane.shared.borrow_mut();
+    let inode = shared.inodes.get_mut(ino).unwrap();
+    inode.hold.as_mut().unwrap().is_beside = true;
+    inode.writing = writing;
+    shared.is_asked_for(&Question { term: Term(1), ino, looks: Some(1) }, Millis(0));
+    shared.inodes.get_mut(ino).unwrap().writing = 0;
+}
+
 /// Goal: a hold ends where its end is asked for as well, before or behind a look, where looks come too often, where the content
 /// is in the metadata, and where its shard says so.
 #[test]
 fn what_ends_a_hold_beside_looks() {
-    for case in ["end first", "look first", "too often", "inline", "refused", "again", "worth it"] {
+    for case in [
+        "end first",
+        "look first",
+        "too often",
+        "inline",
+        "refused",
+        "again",
+        "worth it",
+        "idle",
+        "beside a write",
+        "behind that write",
+    ] {
         let cluster = cluster();
         let (lane, _, teller, grown) = gathering(&cluster);
         let small = block_on(make(&lane, b"small")).unwrap();
@@ -95,12 +117,26 @@ fn what_ends_a_hold_beside_looks() {
             "look first" => [Some(1), None].iter().for_each(|looks| is_asked(&cluster, &lane, ino, *looks)),
             "too often" | "again" => {
                 for round in 0..u64::from(LOOKS_MAX) {
+                    write(&lane, &grown, (BEGUN + 3 * PIECE) as u64 + round, &[5]);
                     is_asked(&cluster, &lane, ino, Some(round));
                     block_on(teller.tell_held());
                     assert!(is_held(&lane, ino), "{round}");
                 }
+                write(&lane, &grown, (BEGUN + 3 * PIECE) as u64 + u64::from(LOOKS_MAX), &[5]);
                 cluster.borrow_mut().now += if case == "again" { LOOKS_WITHIN_MS } else { 0 };
                 is_asked(&cluster, &lane, ino, Some(99));
+            }
+            "idle" => {
+                // The first one has something to tell.
+                for round in 0..=u64::from(LOOKS_IDLE) {
+                    is_asked(&cluster, &lane, ino, Some(round));
+                    block_on(teller.tell_held());
+                    assert!(is_held(&lane, ino), "{round}");
+                }
+                is_asked(&cluster, &lane, ino, Some(99));
+            }
+            "beside a write" | "behind that write" => {
+                looked_at_beside(&lane, ino, u16::from(case == "beside a write"));
             }
             "worth it" => {
                 for round in 0..3 * u64::from(LOOKS_MAX) {
@@ -119,12 +155,13 @@ fn what_ends_a_hold_beside_looks() {
         }
         block_on(teller.tell_held());
         let holds = cluster.borrow().shard.holds.by.contains_key(&ino);
-        let goes_on = ["again", "worth it"].contains(&case);
+        let goes_on = ["again", "worth it", "behind that write"].contains(&case);
         assert_eq!((is_held(&lane, ino), holds), (goes_on, goes_on), "{case}");
         let told = on_shard(&cluster, ino).size;
         match case {
             "inline" => assert_eq!(told, 5),
             "worth it" => {}
+            "too often" | "again" => assert_eq!(told, (BEGUN + 3 * PIECE) as u64 + u64::from(LOOKS_MAX) + 1),
             _ => assert_eq!(told, (BEGUN + 3 * PIECE) as u64, "{case}"),
         }
     }
@@ -145,6 +182,8 @@ fn a_word_in_doubt_ends_it() {
         assert!(step(given_up.as_mut()).is_pending());
     }
     block_on(given_up);
+    assert!(!is_held(&lane, ino), "it holds it no more");
+    assert!(!cluster.borrow().shard.holds.by.contains_key(&ino), "nor does its shard say so");
     assert_eq!(
         (on_shard(&cluster, ino).size, on_shard(&cluster, ino).mode & 0o777),
         (all.len() as u64, 0o600)
@@ -152,4 +191,25 @@ fn a_word_in_doubt_ends_it() {
     write(&lane, &file, all.len() as u64, &[3; PIECE]);
     block_on(lane.flush(file.handle, 0)).unwrap();
     assert_eq!(on_shard(&cluster, ino).size, (all.len() + PIECE) as u64);
+}
+
+/// Goal: who looks at a file again and again does not keep others of its mount from being told when they are old enough; who needs
+/// one comes in front of both.
+#[test]
+fn looks_come_behind_what_is_old() {
+    let cluster = cluster();
+    let (lane, _, _, file) = gathering(&cluster);
+    let others = [b"g", b"h"].map(|name| block_on(make(&lane, name)).unwrap().attr.ino);
+    let shared = &mut *lane.shared.borrow_mut();
+    shared.holds.look(file.attr.ino, 1);
+    shared.holds.ask(others[0], true);
+    let now = Millis(cluster.borrow().now + HOLD_TELL_MS);
+    let mut order = Vec::new();
+    while let Some(tell) = shared.holds.next(now, |_| Some(NodeId(1))) {
+        shared.holds.tried(&tell, false, now);
+        order.push((tell.ino, tell.why));
+    }
+    assert_eq!(order[0], (others[0], Why::Asked));
+    assert!(order.len() > 2 && order[1..order.len() - 1].iter().all(|(_, why)| *why == Why::Old));
+    assert_eq!(order.last(), Some(&(file.attr.ino, Why::Looked(1))));
 }
