@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 use skep_types::limits::BODY_MAX;
-use skep_wire::{Flags, Header};
+use skep_wire::{Flags, Header, Status};
 use std::ffi::c_void;
 use std::io;
 use std::ptr::{NonNull, null_mut};
@@ -194,6 +194,10 @@ impl Slots {
         }
         if let Some(at) = at {
             self.held[at] = None;
+            if header.status == Status::BUSY.0 {
+                // Perhaps for want of its pages: they are made again before it is used, or the socket is.
+                self.filled[at] = 0;
+            }
         }
         Ok(())
     }

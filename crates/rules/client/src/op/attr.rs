@@ -356,14 +356,13 @@ pub(crate) fn is_gone(status: Status) -> bool {
 }
 
 impl Shared {
-    /// A truncate of this mount was answered. After a failure its effect is unknown, so writes that overlapped it are done
-    /// again all the same.
-    /// One that was announced comes to nothing.
+    /// A truncate of this mount that was announced comes to nothing.
     pub(crate) fn truncate_is_given_up(&mut self, ino: Ino) {
         self.inodes.entry(ino).truncate_is_given_up();
         self.waits.call();
     }
 
+    /// One was answered. After a failure its effect is unknown, so writes that overlapped it are done again all the same.
     pub(crate) fn truncation_ends(&mut self, ino: Ino, done: bool) {
         if let Some(inode) = self.inodes.get_mut(ino) {
             inode.cutting = inode.cutting.saturating_sub(1);

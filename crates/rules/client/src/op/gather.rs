@@ -108,7 +108,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let now = self.port.boot();
             // It lives until nobody needs the lock of the mount's state to free it.
             let put = self.shared.with(|s| s.begin_put(ino, now));
-            let result = match &put {
+            let (pieces, result) = match &put {
                 Put::Nothing => return Ok(()),
                 Put::Busy => {
                     self.wait_until(|s| !s.inodes.get(ino).is_some_and(|inode| inode.run_is_put())).await?;
@@ -121,13 +121,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Put::Run { pieces, of, so_far } => {
                     // What this lane's own file has lost is no reason: the bytes may be another program's.
                     let _going = self.through([None, None]);
-                    self.put_run(ino, pieces, *of, *so_far).await
+                    (pieces, self.put_run(ino, pieces, *of, *so_far).await)
                 }
             };
             match &result {
-                Err(refusal) if refusal.status == Status::TOO_LATE => self.shared.with(|s| s.was_late(ino)),
-                Err(refusal) if !stays(refusal.status) => self.run_is_lost(ino, refusal),
-                _ => self.shared.with(|s| s.was_put(ino, result.is_ok())),
+                Err(refusal) if refusal.status == Status::TOO_LATE => {
+                    self.shared.with(|s| s.was_late(ino, pieces))
+                }
+                Err(refusal) if !stays(refusal.status) => {
+                    if self.shared.with(|s| s.has_these(ino, pieces)) {
+                        self.run_is_lost(ino, refusal);
+                    }
+                }
+                _ => self.shared.with(|s| s.was_put(ino, pieces, result.is_ok())),
             }
             // The shard is to be asked first.
             let asks = |refusal: &Refusal| [Status::NOT_READY, Status::TOO_LATE].contains(&refusal.status);

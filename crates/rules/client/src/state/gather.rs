@@ -331,10 +331,20 @@ impl Shared {
         Put::Run { pieces: run.pieces.clone(), of, so_far: (run.done, run.is_slow) }
     }
 
+    /// The run that has these pieces: by now it may be lost, and the file have another one.
+    fn run_of(&mut self, ino: Ino, pieces: &Arc<Pieces>) -> Option<&mut Run> {
+        let run = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_deref_mut());
+        run.filter(|run| Arc::ptr_eq(&run.pieces, pieces))
+    }
+
+    /// Is that what waits of the file?
+    pub(crate) fn has_these(&mut self, ino: Ino, pieces: &Arc<Pieces>) -> bool {
+        self.run_of(ino, pieces).is_some()
+    }
+
     /// So much of these, which are put, is with their targets.
     pub(crate) fn put_so_far(&mut self, ino: Ino, pieces: &Arc<Pieces>, so_far: (usize, bool)) {
-        let run = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut());
-        if let Some(run) = run.filter(|run| Arc::ptr_eq(&run.pieces, pieces)) {
+        if let Some(run) = self.run_of(ino, pieces) {
             (run.done, run.is_slow) = so_far;
         }
     }
@@ -422,21 +432,21 @@ impl Shared {
     }
 
     /// It came to a target too late: others may have been let past this mount, so its shard is asked before it goes again.
-    pub(crate) fn was_late(&mut self, ino: Ino) {
-        if let Some(run) = self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut()) {
+    pub(crate) fn was_late(&mut self, ino: Ino, pieces: &Arc<Pieces>) {
+        if let Some(run) = self.run_of(ino, pieces) {
             (run.is_put, run.heard, run.is_slow) = (false, None, true);
         }
         self.waits.call();
     }
 
     /// It is with its targets; or it is not, and waits on.
-    pub(crate) fn was_put(&mut self, ino: Ino, is_there: bool) {
-        self.gathering.runs += u64::from(is_there);
+    pub(crate) fn was_put(&mut self, ino: Ino, pieces: &Arc<Pieces>, is_there: bool) {
         self.waits.call();
-        match self.inodes.get_mut(ino).and_then(|inode| inode.run.as_mut()) {
-            Some(run) if !is_there => return run.is_put = false,
-            _ => {}
+        let Some(run) = self.run_of(ino, pieces) else { return };
+        if !is_there {
+            return run.is_put = false;
         }
+        self.gathering.runs += 1;
         if let Some(inode) = self.inodes.get_mut(ino) {
             let run = inode.run();
             run.into_iter().for_each(|(_, end)| inode.has_landed(end));

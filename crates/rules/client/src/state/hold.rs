@@ -3,7 +3,7 @@
 //! section 9.
 
 use super::Inode;
-use crate::limits::{LOOK_WORTH, LOOKS_IDLE, LOOKS_MAX, LOOKS_WITHIN_MS};
+use crate::limits::{HOLD_MS, LOOK_WORTH, LOOKS_IDLE, LOOKS_MAX, LOOKS_WITHIN_MS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
@@ -357,7 +357,10 @@ impl Inode {
 
     /// The shard says so, which is good until then.
     pub fn is_held_still(&mut self, good_until: Millis) {
+        let is_marked = self.is_marked();
         if let Some(hold) = &mut self.hold {
+            // Others may have been let past it in between.
+            hold.is_beside |= !is_marked && good_until.since(hold.good_until) > HOLD_MS;
             (hold.good_until, hold.is_being_told) = (hold.good_until.max(good_until), false);
             hold.denied = None;
         }

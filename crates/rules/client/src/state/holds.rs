@@ -40,6 +40,8 @@ pub struct Holds {
     wishes: VecDeque<Ino>,
     /// A lane asks for one.
     wishing: bool,
+    /// The last one told was old enough: the next is one that somebody looks at.
+    look_is_next: bool,
     /// Servers that are being told something.
     telling: BTreeSet<NodeId>,
     /// Creates on their way whose answers may give holds.
@@ -139,8 +141,11 @@ impl Holds {
         let asked = self.questions.iter().position(|one| one.1.is_none() && is_free(one));
         let mut old = self.by_age.iter().take_while(|(since, _)| now.since(*since) >= HOLD_TELL_MS);
         let old = if asked.is_some() { None } else { old.position(|(_, ino)| free(ino).is_some()) };
-        // Who looks goes on looking: nothing may have to wait for the last of them.
-        let looked = if old.is_some() { None } else { self.questions.iter().position(is_free) };
+        // In turns: who looks goes on looking, and where many files are written one is old enough at any moment.
+        let looked = self.questions.iter().position(is_free).filter(|_| old.is_none() || self.look_is_next);
+        if asked.is_none() {
+            self.look_is_next = looked.is_none() && old.is_some();
+        }
         let (ino, why) = match (asked.or(looked), old) {
             (Some(at), _) => {
                 let (ino, look) = self.questions.remove(at)?;

@@ -3,6 +3,7 @@
 use crate::limits::{GATHER_RUN, GATHER_WRITE_MAX, HOLD_TELL_MS};
 use crate::op::hold::tests::{asked, beside, holding_with, mode, on_shard};
 use crate::op::recalls::tests::{T, cluster, leased, listens, make};
+use crate::state::Put;
 use crate::testing::{BOTH, Cluster, FakeLane, Fault, block_on, lane_beside, mount, read, step, write};
 use crate::{Limits, Opened, WriteHow};
 use alloc::rc::Rc;
@@ -10,7 +11,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::pin::pin;
 use core::task::Poll;
-use skep_types::{Errno, Ino, SetAttr, SetTime, TargetId, Timestamp};
+use skep_types::{Errno, Ino, Millis, SetAttr, SetTime, TargetId, Timestamp};
 use skep_wire::meta::Tell;
 use skep_wire::storage::{SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
@@ -618,4 +619,26 @@ fn what_was_begun_is_not_written_over() {
     all.extend([4; 10]);
     all[BEGUN..BEGUN + 10].fill(5);
     assert!(read(&lane, &file, 0, 1 << 20) == all);
+}
+
+/// Goal: what came of a put says nothing of what was written since its run was given up.
+#[test]
+fn an_old_put_is_not_of_the_next_run() {
+    let cluster = cluster();
+    let (lane, _, _, file) = gathering(&cluster);
+    let (ino, all) = (file.attr.ino, pieces(&lane, &file, 3));
+    let now = Millis(cluster.borrow().now);
+    let Put::Run { pieces: old, .. } = lane.shared.borrow_mut().begin_put(ino, now) else { unreachable!() };
+    lane.shared.borrow_mut().loses_run(ino);
+    // Where it ends is asked first, then it goes on as before.
+    block_on(lane.getattr(ino)).unwrap();
+    write(&lane, &file, all.len() as u64, &[3; PIECE]);
+    let waiting = waits(&lane, ino);
+    assert!(waiting > 0);
+    let shared = &mut *lane.shared.borrow_mut();
+    shared.was_put(ino, &old, true);
+    shared.was_put(ino, &old, false);
+    shared.was_late(ino, &old);
+    let run = shared.inodes.get(ino).and_then(|inode| inode.run()).map(|(from, end)| (end - from) as usize);
+    assert_eq!((run, shared.has_these(ino, &old)), (Some(waiting), false));
 }
