@@ -364,7 +364,7 @@ fn power_cuts_between_rounds() {
                     let message = match dice.below(5) {
                         0 | 1 => create(&file, true),
                         2 => unlink(&file),
-                        3 => Lookup { parent: Ino::ROOT, name: name(&file) }.into(),
+                        3 => Lookup { parent: Ino::ROOT, name: name(&file), as_told: None }.into(),
                         _ => create(&file, false),
                     };
                     bench.ask(client, message);
@@ -451,7 +451,7 @@ fn warm_requests_pass_a_cold_one() {
     let answered = |bench: &mut Bench, reply: u64| {
         bench.end_round().into_iter().find(|answer| answer.to == reply).map(|answer| answer.result)
     };
-    let lookup = |text: &str| Lookup { parent: Ino::ROOT, name: name(text) }.into();
+    let lookup = |text: &str| Lookup { parent: Ino::ROOT, name: name(text), as_told: None }.into();
     let open_disk = |is_open: bool| {
         *slow.0.lock().unwrap() = is_open;
         slow.1.notify_all();

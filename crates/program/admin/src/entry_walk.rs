@@ -152,7 +152,7 @@ impl<'a> Walk<'a> {
     fn list(&self, namespace: &mut Namespace, task: &Task) -> Outcome {
         let mut after = 0;
         loop {
-            let message = List { dir: task.ino, after, max: READDIR_MAX, with_attr: false };
+            let message = List { dir: task.ino, after, max: READDIR_MAX, with_attr: false, as_told: None };
             let reply = namespace.ask(task.ino, &message)?;
             for entry in reply.entries.iter().filter(|entry| entry.kind == Kind::Dir) {
                 let path = task.path.join(std::ffi::OsStr::from_bytes(entry.name.as_bytes()));

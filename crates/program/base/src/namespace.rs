@@ -157,7 +157,8 @@ impl Namespace {
                     path = path.display()
                 ))
             };
-            let reply = self.ask(at, &Lookup { parent: at, name: name.clone() }).map_err(wrong)?;
+            let reply =
+                self.ask(at, &Lookup { parent: at, name: name.clone(), as_told: None }).map_err(wrong)?;
             if reply.kind == Kind::Symlink {
                 let name = name.display();
                 eprintln!("note: {name} is a symbolic link; it is shown itself, not what it points to");

@@ -183,8 +183,8 @@ fn main() {
         policy: None,
     };
     bench.measure("create, not open", |n| create(n, None).into());
-    bench.measure("lookup", |n| Lookup { parent, name: name(n) }.into());
-    let first = Lookup { parent, name: name(0) }.into();
+    bench.measure("lookup", |n| Lookup { parent, name: name(n), as_told: None }.into());
+    let first = Lookup { parent, name: name(0), as_told: None }.into();
     let first = EntryReply::decode(&mut Reader::new(&bench.ask(first))).expect("a reply").ino.0;
     bench.measure("getattr", |n| GetAttr { ino: Ino(first + n) }.into());
     bench.measure("write 100 bytes inline", |n| {

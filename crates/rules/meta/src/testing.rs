@@ -512,7 +512,7 @@ impl Bed {
     }
 
     pub fn lookup(&mut self, parent: Ino, text: &str) -> Result<Ino, Status> {
-        self.call(ME, Lookup { parent, name: name(text) }).map(|reply| reply.ino)
+        self.call(ME, Lookup { parent, name: name(text), as_told: None }).map(|reply| reply.ino)
     }
 
     pub fn unlink(&mut self, who: Who, parent: Ino, text: &str) -> Result<(), Status> {

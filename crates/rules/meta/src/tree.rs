@@ -231,7 +231,9 @@ mod tests {
         bed.check();
         bed.unlink(ME, Ino::ROOT, "77").unwrap();
         bed.create(ME, Ino::ROOT, "one more");
-        let list = bed.call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false }).unwrap();
+        let list = bed
+            .call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false, as_told: None })
+            .unwrap();
         assert_eq!(list.entries[77].name, name("one more"));
         bed.check();
         for n in (0..COLLISIONS_MAX).filter(|n| *n != 77) {
@@ -239,7 +241,9 @@ mod tests {
             bed.check();
         }
         bed.unlink(ME, Ino::ROOT, "one more").unwrap();
-        let list = bed.call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false }).unwrap();
+        let list = bed
+            .call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false, as_told: None })
+            .unwrap();
         assert!(list.entries.is_empty());
         bed.check();
     }
@@ -268,7 +272,9 @@ mod tests {
                 }
             }
             bed.check();
-            let list = bed.call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false }).unwrap();
+            let list = bed
+                .call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false, as_told: None })
+                .unwrap();
             for entry in list.entries {
                 let before = *cookies.entry(entry.name.display()).or_insert(entry.cookie);
                 assert_eq!(before, entry.cookie);
@@ -287,7 +293,7 @@ mod tests {
             bed.create(ME, dir, &format!("n{n}"));
             bed.create(ME, other, &format!("n{n}"));
         }
-        let list = |dir, after, max| List { dir, after, max, with_attr: false };
+        let list = |dir, after, max| List { dir, after, max, with_attr: false, as_told: None };
         let all = bed.call(ME, list(dir, 0, 1_000)).unwrap().entries;
         for entry in &all {
             let routed = cookie::route(&NAMES, dir, entry.name.as_bytes());

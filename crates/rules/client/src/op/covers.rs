@@ -38,7 +38,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Files that are covered now, and of which it is not known where they are.
     async fn look_up_again(&self, places: &[Place]) -> Vec<Ino> {
         let ask = |(dir, bytes): &Place| {
-            let message = Lookup { parent: *dir, name: name(bytes).ok()? };
+            let message = Lookup { parent: *dir, name: name(bytes).ok()?, as_told: None };
             Some(self.asking(dir.shard(), &message))
         };
         let (mut jobs, asked): (Vec<Job<'_>>, Vec<&Place>) =

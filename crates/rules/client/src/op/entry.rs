@@ -31,25 +31,30 @@ pub(crate) fn name(bytes: &[u8]) -> Result<Name, Refusal> {
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Finds a name. `.` and `..` are asked for by an NFS export.
+    /// Finds a name. `.` and `..` are asked for by an NFS export. The attributes of a file that another mount holds are as that has
+    /// told them: the kernel may not use them, and asks for those of now when a program wants them.
     pub async fn lookup(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Errno> {
         let asked = self.asked();
-        let attr = self.errno(self.find(parent, bytes).await)?;
+        let attr = self.errno(self.find_as(parent, bytes, true).await)?;
         self.answered(&attr, asked).await?;
         Ok(attr)
     }
 
-    /// The same as of no moment in particular.
+    /// A name, with attributes of now.
     pub(crate) async fn find(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Refusal> {
+        self.find_as(parent, bytes, false).await
+    }
+
+    async fn find_as(&self, parent: Ino, bytes: &[u8], as_told: bool) -> Result<Attr, Refusal> {
         match bytes {
             b"." => self.fresh_attr(parent).await,
             b".." => {
-                let list = List { dir: parent, after: 0, max: 1, with_attr: false };
+                let list = List { dir: parent, after: 0, max: 1, with_attr: false, as_told: None };
                 let reply = self.ask(parent.shard(), &list).await?;
                 self.fresh_attr(reply.parent).await
             }
             _ => {
-                let message = Lookup { parent, name: name(bytes)? };
+                let message = Lookup { parent, name: name(bytes)?, as_told: as_told.then_some(true) };
                 if let Some(known) = self.known_entry(parent, bytes) {
                     return known.ok_or_else(|| Errno::ENOENT.into());
                 }

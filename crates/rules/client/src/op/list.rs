@@ -138,7 +138,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (changes, told) = self.shared.with(|s| (s.changes, s.disbeliefs));
         let fetched = (self.port.now(), changes);
         let max = if with_attr { LIST_ATTRS } else { LIST_NAMES };
-        let list = List { dir: dir.ino, after, max, with_attr };
+        let list = List { dir: dir.ino, after, max, with_attr, as_told: with_attr.then_some(true) };
         let ListReply { entries, end, parent } = match self.known_part(&list) {
             Some(part) => part,
             None => match self.ask_part(&list).await {

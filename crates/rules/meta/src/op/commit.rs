@@ -208,7 +208,7 @@ mod tests {
                 "to whoever sets them"
             );
             let seen = |bed: &mut Bed| {
-                let find = Lookup { parent: Ino::ROOT, name: name("f") };
+                let find = Lookup { parent: Ino::ROOT, name: name("f"), as_told: None };
                 let entry = bed.call(ME, find).unwrap().attr.unwrap().mode;
                 assert_eq!(bed.attr(ino).unwrap().mode, entry);
                 entry

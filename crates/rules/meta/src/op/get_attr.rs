@@ -52,7 +52,8 @@ mod tests {
         let set = skep_types::SetAttr { size: Some(5), ..Default::default() };
         bed.send(OTHER, skep_wire::meta::ChangeAttr { ino, set });
         let stat = bed.send(ME, GetAttr { ino });
-        let find = bed.send(ME, skep_wire::meta::Lookup { parent: Ino::ROOT, name: name("f") });
+        let find =
+            bed.send(ME, skep_wire::meta::Lookup { parent: Ino::ROOT, name: name("f"), as_told: None });
         assert!(!bed.replies.contains_key(&stat) && !bed.replies.contains_key(&find));
         bed.courier_works = true;
         bed.run_courier();
@@ -72,7 +73,7 @@ mod tests {
         bed.courier_works = false;
         let set = skep_types::SetAttr { size: Some(5), ..Default::default() };
         bed.send(OTHER, ChangeAttr { ino, set });
-        let list = List { dir: Ino::ROOT, after: 0, max: 9, with_attr: true };
+        let list = List { dir: Ino::ROOT, after: 0, max: 9, with_attr: true, as_told: None };
         let entries: alloc::vec::Vec<DirEntry> = bed.call(ME, list).unwrap().entries;
         assert_eq!((entries.len(), &entries[0].attr, &entries[0].live), (1, &None, &None));
         let generation = layout.generation;

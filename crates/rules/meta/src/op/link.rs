@@ -36,7 +36,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Link) -> Result<Done, Fail> {
     parent.touch_content(ctx.scene.at);
     ctx.put_inode(m.parent, &parent);
     ctx.put_inode(m.ino, &inode);
-    Ok(Done::reply(&entry_reply(ctx, m.ino, inode.kind)?))
+    Ok(Done::reply(&entry_reply(ctx, (m.ino, inode.kind), false)?))
 }
 
 #[cfg(test)]

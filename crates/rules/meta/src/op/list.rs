@@ -24,7 +24,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &List) -> Result<Done, Fail> {
     let mut bytes = 0;
     for (cookie, target) in found {
         let (attr, live) = if m.with_attr {
-            match entry_reply(ctx, target.ino, target.kind) {
+            match entry_reply(ctx, (target.ino, target.kind), m.as_told == Some(true)) {
                 Ok(reply) => (reply.attr, reply.live),
                 // A truncate of it is on its way to the targets: who wants to know its size asks for it, and
                 // the listing waits for no target.
@@ -96,7 +96,7 @@ mod tests {
     ) -> alloc::vec::Vec<String> {
         let (mut after, mut names, mut round) = (0, alloc::vec![], 0);
         loop {
-            let part = bed.call(ME, List { dir, after, max, with_attr: true }).unwrap();
+            let part = bed.call(ME, List { dir, after, max, with_attr: true, as_told: None }).unwrap();
             names.extend(part.entries.iter().map(|entry| entry.name.display()));
             if part.end {
                 return names;
@@ -133,11 +133,11 @@ mod tests {
         let mut bed = Bed::new();
         let dir = bed.mkdir(Ino::ROOT, "d");
         let file = bed.create(ME, dir, "f");
-        let part = bed.call(ME, List { dir, after: 2, max: 1, with_attr: true }).unwrap();
+        let part = bed.call(ME, List { dir, after: 2, max: 1, with_attr: true, as_told: None }).unwrap();
         assert_eq!((part.parent, part.end), (Ino::ROOT, true));
         assert!(part.entries[0].cookie > 2 && part.entries[0].cookie < 1 << 63);
         assert_eq!(part.entries[0].attr.as_ref().unwrap().ino, file);
-        let wrong = List { dir: file, after: 0, max: 1, with_attr: false };
+        let wrong = List { dir: file, after: 0, max: 1, with_attr: false, as_told: None };
         assert_eq!(bed.call(ME, wrong).err(), Some(errno(Errno::ENOTDIR)));
     }
 }

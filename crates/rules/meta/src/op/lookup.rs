@@ -9,18 +9,28 @@ use skep_wire::meta::{AttrReply, EntryReply, Lookup};
 
 pub fn run(ctx: &mut Ctx<'_>, m: &Lookup) -> Result<Done, Fail> {
     match ctx.look(m.parent, &m.name)? {
-        Spot::Taken(place) => Ok(Done::reply(&entry_reply(ctx, place.target.ino, place.target.kind)?)),
+        Spot::Taken(place) => {
+            let (target, as_told) = (place.target, m.as_told == Some(true));
+            Ok(Done::reply(&entry_reply(ctx, (target.ino, target.kind), as_told)?))
+        }
         // The directory is looked at only now: a name that exists proves that it does too.
         Spot::Free(_) => Err(ctx.dir(m.parent).err().unwrap_or(Errno::ENOENT.into())),
     }
 }
 
-/// An entry with its inode, when this shard holds it. As [`super::get_attr::attr_reply`] otherwise.
-pub fn entry_reply(ctx: &mut Ctx<'_>, ino: Ino, kind: Kind) -> Result<EntryReply, Fail> {
+/// An entry with its inode, when this shard holds it. As [`super::get_attr::attr_reply`] otherwise. `as_told`: of a file that
+/// another mount holds, what it has told is enough.
+pub fn entry_reply(ctx: &mut Ctx<'_>, (ino, kind): (Ino, Kind), as_told: bool) -> Result<EntryReply, Fail> {
     if !ctx.is_home(ino) {
         return Ok(EntryReply { ino, kind, attr: None, live: None });
     }
-    let inode = ctx.inode(ino)?;
+    let inode = match ctx.inode(ino) {
+        Err(held) if as_told && held.is_for_holder() => {
+            let inode = ctx.told_inode(ino)?;
+            return Ok(EntryReply { ino, kind, attr: Some(ctx.attr(ino, &inode)?), live: None });
+        }
+        inode => inode?,
+    };
     let AttrReply { mut attr, live } = attr_reply(ctx, ino, &inode)?;
     if inode.covering().is_some() && ctx.choose.is_coverable(ino) {
         attr.flags |= Attr::COVERED;
@@ -40,7 +50,7 @@ mod tests {
         let mut bed = Bed::new();
         let dir = bed.mkdir(Ino::ROOT, "d");
         let file = bed.create(ME, dir, "f");
-        let found = bed.call(ME, Lookup { parent: dir, name: name("f") }).unwrap();
+        let found = bed.call(ME, Lookup { parent: dir, name: name("f"), as_told: None }).unwrap();
         assert_eq!((found.ino, found.kind), (file, Kind::File));
         assert_eq!(found.attr.unwrap().uid, 7);
         assert_eq!(bed.lookup(dir, "x"), Err(errno(Errno::ENOENT)));

@@ -62,7 +62,7 @@ mod tests {
         let dir = bed.mkdir(Ino::ROOT, "d");
         bed.open(ME, dir, OpenMode::Read, 1).unwrap();
         rmdir(&mut bed, "d").unwrap();
-        let list = bed.call(ME, List { dir, after: 0, max: 9, with_attr: false }).unwrap();
+        let list = bed.call(ME, List { dir, after: 0, max: 9, with_attr: false, as_told: None }).unwrap();
         assert!(list.entries.is_empty() && list.end);
         assert_eq!(bed.try_create(ME, dir, "x").err(), Some(errno(Errno::ENOENT)));
         assert_eq!(bed.lookup(dir, "x"), Err(errno(Errno::ENOENT)));

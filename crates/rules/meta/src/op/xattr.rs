@@ -117,9 +117,16 @@ pub fn chmod(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, mode: Mode) -> Resu
     Ok(())
 }
 
+/// The inode, to show extended attributes of it. Who holds a file keeps none of them to itself, but for what chmod does to an
+/// ACL, and writing to a capability.
+fn shown_inode(ctx: &Ctx<'_>, ino: Ino) -> Result<Inode, Fail> {
+    let inode = ctx.told_inode(ino)?;
+    if inode.flags & (HAS_ACCESS_ACL | HAS_CAPABILITY) == 0 { Ok(inode) } else { ctx.inode(ino) }
+}
+
 /// Reads one.
 pub fn get(ctx: &mut Ctx<'_>, m: &GetXattr) -> Result<Done, Fail> {
-    let inode = ctx.inode(m.ino)?;
+    let inode = shown_inode(ctx, m.ino)?;
     check_name(&m.name.0)?;
     if inode.xattr_bytes == 0 {
         return Err(Errno::ENODATA.into());
@@ -172,7 +179,7 @@ fn set_acl(ctx: &mut Ctx<'_>, m: &SetXattr, inode: &mut Inode) -> Result<(), Fai
 
 /// Lists the names, each followed by NUL.
 pub fn list(ctx: &mut Ctx<'_>, m: &ListXattr) -> Result<Done, Fail> {
-    let inode = ctx.inode(m.ino)?;
+    let inode = shown_inode(ctx, m.ino)?;
     let mut data = Vec::new();
     if inode.xattr_bytes > 0 {
         let (from, until) = key::range_of_ino(Table::Xattr, m.ino);

@@ -14,5 +14,8 @@ crate::message! {
         pub max: u32,
         /// Attributes too.
         pub with_attr: bool,
+    } tags {
+        /// As [`super::Lookup::as_told`]. (Otherwise they are left out.)
+        1 => pub as_told: Option<bool>,
     }
 }

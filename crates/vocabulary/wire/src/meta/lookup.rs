@@ -10,5 +10,8 @@ crate::message! {
         pub parent: Ino,
         /// The name.
         pub name: Name,
+    } tags {
+        /// Whoever asks does without attributes of now: of a file that another mount holds, those that it has told are enough.
+        1 => pub as_told: Option<bool>,
     }
 }

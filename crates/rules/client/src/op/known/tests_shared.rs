@@ -81,7 +81,7 @@ fn attributes_taken_back_are_a_listing_and_an_acl() {
     let place = (Ino(2), shared.leases.era(ShardId(0)));
     let part = Part { lines: Vec::new(), end: true, parent: Ino(1) };
     shared.names.listed(place, Before::default(), LogIndex(1), (0, part));
-    let list = List { dir: Ino(2), after: 0, max: 10, with_attr: false };
+    let list = List { dir: Ino(2), after: 0, max: 10, with_attr: false, as_told: None };
     assert!(shared.known_part(&list, NOW).is_some());
     let _ = shared.acls.ask(Ino(2), NOW);
     shared.acls.seen(Ino(2), 5, NOW);

@@ -135,7 +135,7 @@ fn granted(bed: &Bed, to: u64) -> Vec<Ino> {
 }
 
 fn find(parent: Ino, text: &str) -> Lookup {
-    Lookup { parent, name: name(text) }
+    Lookup { parent, name: name(text), as_told: None }
 }
 
 /// A bed whose rows stay in memory: an answer waits for no disk to lend more.
@@ -184,7 +184,7 @@ fn answers_lend_directories() {
         (find(Ino::ROOT, "d").into(), vec![Ino::ROOT, dir]),
         (find(dir, "absent").into(), vec![dir]),
         (GetAttr { ino: dir }.into(), vec![dir]),
-        (List { dir: Ino::ROOT, after: 0, max: 9, with_attr: true }.into(), vec![Ino::ROOT]),
+        (List { dir: Ino::ROOT, after: 0, max: 9, with_attr: true, as_told: None }.into(), vec![Ino::ROOT]),
         (create(dir, "f").into(), vec![dir]),
         (Unlink { parent: dir, name: name("f") }.into(), vec![dir]),
     ];

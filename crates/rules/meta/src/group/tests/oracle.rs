@@ -244,7 +244,7 @@ impl Pair {
                     if ours.kind != Kind::Dir {
                         assert_eq!(ours.size, theirs.size);
                     } else if ours.nlink > 0 {
-                        let list = List { dir: ino, after: 0, max: 1_000, with_attr: false };
+                        let list = List { dir: ino, after: 0, max: 1_000, with_attr: false, as_told: None };
                         let list = self.bed.call(ME, list).unwrap();
                         let names: BTreeMap<Name, Kind> =
                             list.entries.into_iter().map(|entry| (entry.name, entry.kind)).collect();

@@ -20,7 +20,7 @@ fn cold(limits: Limits, files: u32) -> (Bed, Ino) {
 }
 
 fn lookup(parent: Ino, text: &str) -> Lookup {
-    Lookup { parent, name: name(text) }
+    Lookup { parent, name: name(text), as_told: None }
 }
 
 /// The disk gives what was asked for first.
@@ -61,7 +61,7 @@ fn a_cold_request_is_passed() {
 fn a_listing_waits_twice() {
     let (mut bed, dir) = cold(Limits::default(), 50);
     bed.server.store().bring(&[Wanted::Row(inode(dir))]);
-    let list = bed.send(ME, List { dir, after: 0, max: 100, with_attr: true });
+    let list = bed.send(ME, List { dir, after: 0, max: 100, with_attr: true, as_told: None });
     assert_eq!([give_one(&mut bed), give_one(&mut bed)], [1, 50]);
     let entries = bed.reply::<ListReply>(list).unwrap().unwrap().entries;
     assert_eq!(entries.iter().filter(|entry| entry.attr.is_some()).count(), 50);

@@ -83,7 +83,7 @@ fn a_subtree_on_another_shard() {
     assert_eq!(made.ino.shard(), ShardId(2));
     assert_eq!(made.attr.unwrap().mode, 0o750);
     assert_eq!(bed.attr(Ino::ROOT).unwrap().nlink, 3);
-    let found = bed.call(ME, Lookup { parent: Ino::ROOT, name: name("d") }).unwrap();
+    let found = bed.call(ME, Lookup { parent: Ino::ROOT, name: name("d"), as_told: None }).unwrap();
     assert_eq!((found.ino, found.attr), (made.ino, None), "ask the other shard for attributes");
     let file = bed.create(ME, made.ino, "f");
     assert_eq!(file.shard(), ShardId(2));
@@ -163,13 +163,13 @@ fn a_locked_name_stops_only_who_would_change_it() {
     bed.auto_sync = false;
     let before = bed.last();
     let made = bed.admin_send(MakeDirOn { parent, ..on("d", 2) });
-    let seen = bed.send(ME, Lookup { parent, name: name("d") });
+    let seen = bed.send(ME, Lookup { parent, name: name("d"), as_told: None });
     let slot = |slot| Who { slot, ..ME };
     let created = bed.send(slot(1), create(parent, "d"));
     let removed = bed.send(slot(2), rmdir("p"));
     let replaced = bed.send(slot(3), rename(Ino::ROOT, "o", Ino::ROOT, "p"));
     let moved = bed.send(slot(4), rename(Ino::ROOT, "p", other, "p"));
-    let list = bed.send(ME, List { dir: parent, after: 0, max: 9, with_attr: true });
+    let list = bed.send(ME, List { dir: parent, after: 0, max: 9, with_attr: true, as_told: None });
     assert_eq!(bed.reply::<EntryReply>(seen), Some(Err(errno(Errno::ENOENT))));
     assert_eq!(bed.reply::<Empty>(moved), Some(Ok(Empty {})));
     assert!(bed.reply::<ListReply>(list).unwrap().unwrap().entries.is_empty());

@@ -12,7 +12,9 @@ fn entries_are_covered_until_somebody_writes() {
     bed.close(ME, old, 9);
     other.obey(&mut bed);
     let covered = |bed: &mut Bed| {
-        let list = bed.call(OTHER, List { dir: Ino::ROOT, after: 0, max: 9, with_attr: true }).unwrap();
+        let list = bed
+            .call(OTHER, List { dir: Ino::ROOT, after: 0, max: 9, with_attr: true, as_told: None })
+            .unwrap();
         let flags = |entry: &DirEntry| entry.attr.as_ref().map_or(0, |attr| attr.flags);
         let of: BTreeMap<Ino, bool> =
             list.entries.iter().map(|entry| (entry.ino, flags(entry) & Attr::COVERED != 0)).collect();
@@ -188,7 +190,7 @@ impl Known {
     /// `None`: it is not lent.
     fn new(bed: &mut Bed, dir: Ino) -> Option<Self> {
         let attr = bed.call(OTHER, GetAttr { ino: dir }).ok()?.attr;
-        let to = bed.send(OTHER, List { dir, after: 0, max: 1_000, with_attr: true });
+        let to = bed.send(OTHER, List { dir, after: 0, max: 1_000, with_attr: true, as_told: None });
         let list = bed.reply::<ListReply>(to)?.ok()?;
         if !granted(bed, to).contains(&dir) {
             return None;
@@ -202,7 +204,7 @@ impl Known {
     /// The same as somebody sees it who has no lease.
     fn seen(&self, bed: &mut Bed, dir: Ino) -> Option<Self> {
         let attr = bed.admin(GetAttr { ino: dir }).ok()?.attr;
-        let list = bed.admin(List { dir, after: 0, max: 1_000, with_attr: false }).ok()?;
+        let list = bed.admin(List { dir, after: 0, max: 1_000, with_attr: false, as_told: None }).ok()?;
         let names = list.entries.into_iter().map(|entry| (entry.name, entry.ino)).collect();
         let mut covered = BTreeMap::new();
         for ino in self.covered.keys() {

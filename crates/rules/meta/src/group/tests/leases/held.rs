@@ -186,7 +186,7 @@ fn by_names(dir: Ino, ino: Ino) -> Vec<(MetaRequest, bool)> {
         (RemoveDir { parent: dir, name: name("f") }.into(), false),
         (rename(dir, "f", Ino::ROOT, "g").into(), true),
         (rename(dir, "old", dir, "f").into(), true),
-        (List { dir, after: 0, max: 9, with_attr: true }.into(), false),
+        (List { dir, after: 0, max: 9, with_attr: true, as_told: None }.into(), false),
         (Close { opens: vec![Closed { ino, open_seq: 9 }] }.into(), false),
         (Sync { term, index: LogIndex(0) }.into(), false),
         (on.into(), false),
@@ -244,9 +244,9 @@ fn by_number(ino: Ino) -> Vec<(MetaRequest, bool)> {
         (inline.into(), true),
         (Grow { like: None, ino, end: 1 << 20 }.into(), true),
         (Switch { ino, generation, inline_version: 0, copied: 0 }.into(), true),
-        (GetXattr { ino, name: bytes("user.x") }.into(), true),
+        (GetXattr { ino, name: bytes("user.x") }.into(), false),
         (xattr.into(), true),
-        (ListXattr { ino }.into(), true),
+        (ListXattr { ino }.into(), false),
         (RemoveXattr { ino, name: bytes("user.x") }.into(), true),
         (
             Reclaim { opens: vec![], locks: vec![], last: true, term: None, holds: Some(vec![ino]) }.into(),
@@ -464,7 +464,8 @@ fn who_held_it_is_told_of_changes() {
 fn listings_leave_out_what_is_held() {
     let (mut bed, mut me, _, dir, file) = holding();
     let list = |bed: &mut Bed, who| {
-        let listed = bed.call(who, List { dir, after: 0, max: 9, with_attr: true }).unwrap().entries;
+        let listed =
+            bed.call(who, List { dir, after: 0, max: 9, with_attr: true, as_told: None }).unwrap().entries;
         assert_eq!(listed.len(), 2);
         listed.iter().find(|entry| entry.ino == file).unwrap().attr.clone()
     };

@@ -4,6 +4,7 @@ use super::goes_on::{change, keeping, told};
 use super::held::{held, holding, is_flagged, nothing, report, tell};
 use super::wished::{gives, of, wish, written};
 use super::*;
+use skep_types::codec::Bytes;
 use skep_wire::Status;
 
 /// Number of a question of this shard's first term.
@@ -196,5 +197,62 @@ fn words_of_earlier_terms_answer_nobody() {
     assert!(!bed.replies.contains_key(&to));
     told(&mut bed, answering(number, tell(file, 0o604)));
     assert_eq!(bed.reply::<AttrReply>(to).expect("answered").unwrap().attr.mode, 0o604);
+    bed.check();
+}
+
+/// Goal: whoever does without attributes of now is shown what was told so far, at once, and nobody is asked for more; who is
+/// shown attributes of now is not.
+#[test]
+fn names_are_found_as_they_were_told() {
+    let (mut bed, mut me, _, dir, file) = holding();
+    assert_eq!(told(&mut bed, keeping(tell(file, 0o640))).1, Some(8_192));
+    let as_told = Some(true);
+    let found = bed.call(OTHER, Lookup { as_told, ..find(dir, "f") }).unwrap();
+    assert_eq!(found.attr.as_ref().map(|attr| attr.mode), Some(0o640));
+    assert_eq!(found.attr.map(|attr| attr.flags & Attr::COVERED), Some(0), "it may be another by now");
+    let listed = bed.call(OTHER, List { dir, after: 0, max: 9, with_attr: true, as_told }).unwrap().entries;
+    let mode = |entry: &DirEntry| entry.attr.as_ref().map(|attr| attr.mode);
+    assert_eq!(listed.iter().find(|entry| entry.ino == file).and_then(mode), Some(0o640));
+    assert!(questions(&mut bed, &mut me).is_empty());
+    let to = bed.send(lane(1), find(dir, "f"));
+    assert!(!bed.replies.contains_key(&to));
+    assert_eq!(questions(&mut bed, &mut me), [(file, Some(first_term(1)))]);
+    assert_eq!(held(&bed), 1);
+    bed.check();
+}
+
+/// Goal: extended attributes are shown at once, for nobody keeps any to itself, but where the file has an ACL that a chmod that is
+/// kept has changed.
+#[test]
+fn extended_attributes_wait_for_an_acl_only() {
+    let (mut bed, mut me, _, _, file) = holding();
+    let bytes = |text: &str| Bytes(text.as_bytes().to_vec());
+    let get = |name: &str| GetXattr { ino: file, name: bytes(name) };
+    let set = |name: &str, value: Vec<u8>| SetXattr {
+        ino: file,
+        name: bytes(name),
+        value: Bytes(value),
+        create: false,
+        replace: false,
+        kill_sgid: false,
+    };
+    bed.call(ME, set("user.x", b"v".to_vec())).unwrap();
+    assert_eq!(bed.call(OTHER, get("user.x")).unwrap().data, bytes("v"));
+    assert_eq!(bed.call(OTHER, ListXattr { ino: file }).unwrap().data, bytes("user.x\0"));
+    let acl = "system.posix_acl_access";
+    assert!(bed.call(OTHER, get(acl)).is_err());
+    assert!(questions(&mut bed, &mut me).is_empty());
+    // One with a user and a mask: the group's bits of a mode are the mask.
+    let entries = [(1, 6, u32::MAX), (2, 4, 7), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 4, u32::MAX)];
+    let entry = |(tag, perm, id): (u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &perm.to_le_bytes()[..], &id.to_le_bytes()[..]].concat()
+    };
+    let value = [2u32.to_le_bytes().to_vec(), entries.into_iter().flat_map(entry).collect()].concat();
+    bed.call(ME, set(acl, value.clone())).unwrap();
+    let to = bed.send(lane(1), get(acl));
+    assert_eq!(questions(&mut bed, &mut me), [(file, Some(first_term(1)))]);
+    told(&mut bed, answering(first_term(1), tell(file, 0o600)));
+    let shown = bed.reply::<DataReply>(to).expect("answered").unwrap().data.0;
+    assert_ne!(shown, value, "the mask is as the chmod has made it");
     bed.check();
 }
