@@ -158,6 +158,7 @@ pub const MARKERS: &[&str] = &[
     "a write stayed with the mount",
     "a run with a gap stayed with the mount",
     "a file that is written in pieces was looked at",
+    "a file that is written in pieces was asked for by its name",
     "a file was opened again and written in pieces",
     "a file that another mount had made was written in pieces",
     "a file was written from its beginning once more",

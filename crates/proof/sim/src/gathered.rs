@@ -63,6 +63,8 @@ pub struct Gathered {
     before_news: usize,
     /// So many there had been then.
     tells: usize,
+    /// So many had been taken by power cuts when its hold began: one may be told and taken between two steps.
+    taken: usize,
 }
 
 impl Gathered {
@@ -137,8 +139,8 @@ impl Actor {
         {
             let (told, tells) = (Vec::new(), hub.tells.count(open.ino));
             let (has_news, has_run, before_news) = (false, false, tells);
-            let new =
-                Gathered { server: open.ino, told, put: *number, has_news, has_run, before_news, tells };
+            let (server, put, taken) = (open.ino, *number, hub.tells.taken(open.ino));
+            let new = Gathered { server, told, put, has_news, has_run, before_news, tells, taken };
             gathered.entry(ino).or_insert(new);
         }
         drop(shared);
@@ -182,7 +184,7 @@ impl Actor {
         let lost = book.gathered.iter().filter_map(|(ino, file)| {
             let tells = hub.tells.count(file.server);
             let is_untold = tells <= file.before_news && !is_held(file.server);
-            let in_vain = tells < file.tells;
+            let in_vain = tells < file.tells || hub.tells.taken(file.server) > file.taken;
             let is_lost = in_vain || is_untold && (file.has_news || file.has_run);
             is_lost.then_some((*ino, Loss { tells, in_vain }))
         });

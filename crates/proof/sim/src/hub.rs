@@ -371,12 +371,13 @@ impl Hub {
         };
         let gone: Vec<_> = self.indices.iter().filter(|(_, at)| loses(at)).map(|(step, _)| *step).collect();
         self.executed.retain(|_, place| !is_gone(*place));
+        let takes_steps = !gone.is_empty();
         for step in gone {
             self.indices.remove(&step);
             self.lost.insert(step);
             self.coverage.hit("a power cut took acknowledged records");
         }
-        if self.tells.cut(is_gone) {
+        if self.tells.cut(last.metad, takes_steps, is_gone) {
             self.coverage.hit("a power cut took what was told of a held file");
         }
         self.shared.cut(self.now, last);

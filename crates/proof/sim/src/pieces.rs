@@ -1,19 +1,20 @@
 //! Programs that make files and write them in small pieces, in order, for less and more than a second; while other programs
 //! look at them now and then, and change them. Their mounts are killed meanwhile, stand still, or lose their sessions.
 
-use crate::drive::read;
 use crate::gathered::{has_run, stays_how};
 use crate::hub::{Hub, LaneId};
 use crate::moments::Moment;
-use crate::pieced::{Change, Pieced, State, check_bytes, check_size};
+use crate::pieced::{Change, Pieced};
 use crate::program::{Actor, Failed, session_of};
-use crate::turns::{BOTH, read_whole};
+use crate::turns::BOTH;
 use skep_client::state::Inode;
 use skep_client::{CreateHow, NewNode, Port, RenameHow, WriteHow};
 use skep_types::limits::CHUNK_MIN;
-use skep_types::{Attr, ClientId, Errno, Ino, Kind, Policy, PoolId, SetAttr};
+use skep_types::{ClientId, Errno, Ino, Kind, Policy, PoolId, SetAttr};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+mod looks;
 
 /// Files at a time.
 const FILES: usize = 3;
@@ -328,60 +329,6 @@ impl Actor {
                     is_wrong.then(|| format!("{what} gives {errno}, but nothing was lost"))
                 }
             }
-        });
-        match wrong.flatten() {
-            Some(wrong) => self.fail(format!("inode {} written in pieces: {wrong}", about.ino.0)),
-            None => Ok(()),
-        }
-    }
-
-    /// A look at all of it, through `handle` or a new one.
-    async fn look_at_pieced(&self, about: About, handle: Option<u64>) -> Result<(), Failed> {
-        let begins = |file: &mut Pieced, _: &mut Hub| {
-            file.look_begins(self.id);
-            !file.is_of_all
-        };
-        let Some(is_own) = self.with_pieced(about, begins) else { return Ok(()) };
-        let found = match handle.filter(|_| is_own) {
-            Some(handle) => read(&self.lane, handle, 0, 1 << 20).await,
-            None => read_whole(&self.lane, about.ino).await,
-        };
-        let length = found.as_ref().map(Vec::len);
-        self.judge_look(about, &format!("sees {length:?}"), |states| match &found {
-            Ok(found) => check_bytes(states, found),
-            Err(_) => Ok(()),
-        })
-    }
-
-    /// A look at its attributes.
-    pub(crate) async fn stat_pieced(&self, about: About) -> Result<(), Failed> {
-        if self.with_pieced(about, |file, _| file.look_begins(self.id)).is_none() {
-            return Ok(());
-        }
-        let found = self.lane.getattr(about.ino).await;
-        let shown = found.as_ref().map(|Attr { size, mode, .. }| (*size, *mode));
-        self.judge_look(about, &format!("is shown {shown:?}"), |states| match shown {
-            Ok((size, mode)) => check_size(states, size, mode),
-            Err(_) => Ok(()),
-        })
-    }
-
-    pub(crate) fn judge_look(
-        &self,
-        about: About,
-        what: &str,
-        check: impl FnOnce(&[State]) -> Result<(), String>,
-    ) -> Result<(), Failed> {
-        let wrong = self.with_pieced(about, |file, hub| {
-            hub.say(format_args!("{} {what} of inode {}", self.id, about.ino.0));
-            let counts = self.is_of_file(about, file, hub);
-            let states = file.look_ends(self.id).filter(|_| counts)?;
-            hub.coverage.hit(if file.is_in_doubt() {
-                "a file of which something may be lost was looked at"
-            } else {
-                "a file that is written in pieces was looked at"
-            });
-            check(&states).err()
         });
         match wrong.flatten() {
             Some(wrong) => self.fail(format!("inode {} written in pieces: {wrong}", about.ino.0)),

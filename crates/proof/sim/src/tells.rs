@@ -3,16 +3,18 @@
 
 use crate::hub::Place;
 use skep_types::Ino;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// As long as no power cut took them.
 #[derive(Debug, Default)]
 pub struct Tells {
     of: BTreeMap<Ino, Vec<(Place, bool)>>,
+    /// How many of them power cuts took.
+    taken: BTreeMap<Ino, usize>,
     /// Where a hold began that was asked for, or began once more, and how many records had told of that file by then.
     begun: BTreeMap<Ino, Vec<(Place, usize)>>,
-    /// Files of which something was told since the last power cut.
-    since_cut: BTreeSet<Ino>,
+    /// Files of which something was told since the last power cut that took records of steps from the same log.
+    since_cut: BTreeMap<Ino, Place>,
     /// How many there had been when a mount had something to tell, and no lane had begun to tell it.
     before_news: BTreeMap<Ino, usize>,
     /// The newest record of each by which its row says that nobody holds it, if none says since that somebody does.
@@ -28,7 +30,7 @@ impl Tells {
 
     /// A record tells of a file. `false`: an earlier one had ended its hold.
     pub fn tells(&mut self, ino: Ino, at: Place, keeps: bool) -> bool {
-        self.since_cut.insert(ino);
+        self.since_cut.insert(ino, at);
         let of = self.of.entry(ino).or_default();
         let begun = self.begun.get(&ino).and_then(|begun| begun.last());
         let has_begun = begun.is_some_and(|(_, count)| *count >= of.len());
@@ -37,15 +39,19 @@ impl Tells {
         is_held
     }
 
-    /// A power cut took these. `true`: there were some.
-    pub fn cut(&mut self, is_gone: impl Fn(Place) -> bool) -> bool {
-        self.since_cut.clear();
+    /// A power cut took these of the log of `metad`, of steps among them if `of_steps`. `true`: there were some of told files.
+    pub fn cut(&mut self, metad: usize, of_steps: bool, is_gone: impl Fn(Place) -> bool) -> bool {
+        self.since_cut.retain(|_, at| !of_steps || at.metad != metad);
         self.begun.values_mut().for_each(|begun| begun.retain(|(at, _)| !is_gone(*at)));
         self.unheld.retain(|_, at| !is_gone(*at));
         let mut took = false;
-        self.of.retain(|_, of| {
-            took |= of.iter().any(|(at, _)| is_gone(*at));
+        self.of.retain(|ino, of| {
+            let before = of.len();
             of.retain(|(at, _)| !is_gone(*at));
+            if of.len() < before {
+                *self.taken.entry(*ino).or_default() += before - of.len();
+                took = true;
+            }
             !of.is_empty()
         });
         took
@@ -70,6 +76,11 @@ impl Tells {
         self.of.get(&ino).map_or(0, Vec::len)
     }
 
+    /// How many power cuts have taken.
+    pub fn taken(&self, ino: Ino) -> usize {
+        self.taken.get(&ino).copied().unwrap_or(0)
+    }
+
     /// Is there one behind the first `before`?
     pub fn since(&self, ino: Ino, before: usize) -> bool {
         self.count(ino) > before
@@ -77,7 +88,7 @@ impl Tells {
 
     /// And was that behind the last power cut?
     pub fn since_cut(&self, ino: Ino, before: usize) -> bool {
-        self.since(ino, before) && self.since_cut.contains(&ino)
+        self.since(ino, before) && self.since_cut.contains_key(&ino)
     }
 
     /// Where they stand.

@@ -354,6 +354,11 @@ impl Vfs {
         Ok(dir)
     }
 
+    /// Where a name leads in a directory that the program has open.
+    pub async fn name(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, Errno> {
+        self.component(dir, name, How::default()).await
+    }
+
     /// Where a name in it leads.
     pub async fn find(&self, name: &[u8]) -> Result<Ino, Errno> {
         let dir = self.walk().await?;
