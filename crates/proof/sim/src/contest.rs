@@ -211,18 +211,35 @@ impl Contest {
     }
 
     /// Somebody who began at `since` has read this while changes were under way: each byte is what one of them left, or
-    /// what was there; zeros only where somebody else made the file longer, or cut it, or where a write over a border of
-    /// chunks has not landed (promises tell of it).
+    /// what was there; zeros only where somebody else made the file longer, or where a write over a border of chunks has not
+    /// landed (promises tell of it). It ends where it did at some moment.
     pub fn glanced(&self, since: u64, seen: &[u8]) -> Result<(), String> {
         let was_done = |change: &Change| change.done.is_some_and(|done| done < since);
         let is_cut = self.changes.iter().any(|change| matches!(change.deed, Deed::Cut(_)));
         let done = self.changes.iter().filter(|change| was_done(change));
         let least =
             if is_cut { 0 } else { done.fold(self.base.len(), |size, change| change.size_after(size)) };
-        if !(least..=self.size_max()).contains(&seen.len()) {
-            return Err(format!("{} bytes, after {:?} on {}", seen.len(), self.changes, self.base.len()));
+        let size = seen.len();
+        if !(least..=self.size_max()).contains(&size) || !self.may_end_at(size) {
+            return Err(format!("{size} bytes, after {:?} on {}", self.changes, self.base.len()));
         }
-        for stretch in self.stretches(seen.len()) {
+        self.shows(since, 0, seen)
+    }
+
+    /// Is it where the file ended at some moment, as far as that is known?
+    fn may_end_at(&self, size: usize) -> bool {
+        let in_parts = size.is_multiple_of(CHUNK_MIN as usize);
+        let lands = |change: &Change| in_parts && change.lands_in_parts() && change.covers().contains(&size);
+        let ends = |change: &Change| change.size_after(0) == size || lands(change);
+        size == self.base.len() || self.changes.iter().any(ends)
+    }
+
+    /// As [`Contest::glanced`], of bytes from `from` on, wherever the file ends.
+    pub fn shows(&self, since: u64, from: usize, seen: &[u8]) -> Result<(), String> {
+        let was_done = |change: &Change| change.done.is_some_and(|done| done < since);
+        let end = from + seen.len();
+        let begun = |stretch: Range<usize>| stretch.start.max(from)..stretch.end;
+        for stretch in self.stretches(end).map(begun).filter(|stretch| !stretch.is_empty()) {
             let at = stretch.start;
             let (covering, others): (Vec<&Change>, Vec<&Change>) =
                 self.changes.iter().partition(|change| change.covers().contains(&at));
@@ -234,20 +251,29 @@ impl Contest {
             let within = at < self.base.len() || lengthened;
             let untouched = within && !covering.iter().any(|change| was_done(change));
             let right = |at: usize| {
-                let left = allowed.iter().any(|change| change.leaves(at) == seen[at]);
-                left || (untouched && self.base_at(at) == seen[at])
+                let found = seen[at - from];
+                let left =
+                    allowed.iter().any(|change| change.leaves(at) == found && self.is_within(change, at));
+                left || (untouched && self.base_at(at) == found)
             };
             if let Some(at) = stretch.clone().find(|at| !right(*at)) {
                 return Err(format!(
-                    "byte {at} of {} is {}, which nothing left of {:?} on {}",
-                    seen.len(),
-                    seen[at],
+                    "byte {at} of {end} is {}, which nothing left of {:?} on {}",
+                    seen[at - from],
                     self.changes,
                     self.base.len()
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Is something there once this was done? Behind a cut nothing is, unless another change makes the file longer.
+    fn is_within(&self, change: &Change, at: usize) -> bool {
+        let lengthens = |other: &&Change| {
+            other.begun != change.begun && !other.is_before(change) && other.size_after(0) > at
+        };
+        !matches!(change.deed, Deed::Cut(_)) || self.changes.iter().any(|other| lengthens(&other))
     }
 
     fn base_at(&self, at: usize) -> u8 {
@@ -356,6 +382,27 @@ mod tests {
         };
         shorter(LEN / 2).unwrap();
         shorter(LEN / 2 - 1).unwrap_err();
+    }
+
+    /// Goal: behind a cut nothing is seen, unless somebody makes the file longer again; before it is done what was there is.
+    #[test]
+    fn nothing_is_behind_a_cut() {
+        let (mut contest, base) = written();
+        let (one, _) = contest.begins(Deed::Cut(500));
+        let since = contest.moment();
+        for seen in [&base[..], &base[..500]] {
+            contest.glanced(since, seen).unwrap();
+        }
+        let zeros = [&base[..500], &[0; 500]].concat();
+        assert!(contest.glanced(since, &zeros).is_err() && contest.glanced(since, &base[..700]).is_err());
+        assert!(contest.shows(since, 600, &zeros[600..]).is_err());
+        contest.shows(since, 600, &base[600..900]).unwrap();
+        contest.ends(one);
+        let (_, tag) = contest.begins(Deed::Write(900, 10));
+        let since = contest.moment();
+        contest.shows(since, 600, &[0; 300]).unwrap();
+        assert!(contest.shows(since, 600, &base[600..900]).is_err());
+        contest.glanced(since, &[&zeros[..900], &bytes(tag, 900..910)].concat()).unwrap();
     }
 
     /// Goal: zeros are seen where somebody made the file longer, or where somebody asked for them, never where only

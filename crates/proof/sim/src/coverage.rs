@@ -115,6 +115,7 @@ pub const MARKERS: &[&str] = &[
     "a file of all was whole at the end",
     "changes of one file met",
     "a file was read beside changes",
+    "a file was followed beside changes",
     "a contest was decided at the end",
     "a name was answered from memory",
     "an absent name was answered from memory",

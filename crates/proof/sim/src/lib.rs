@@ -122,6 +122,8 @@ pub enum Canary {
     TrustsAnOldCopy,
     /// Servers tell nobody that a shard has begun a term.
     TermsUntold,
+    /// Where a chunk file is shorter than was known, a read shows zeros, though the file may have been cut.
+    CutReadAsHole,
     /// A mount lets its kernel believe names for a second, without any lease.
     BelievesNames,
     /// And attributes.
@@ -189,7 +191,7 @@ pub enum Canary {
 }
 
 impl Canary {
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 63] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -220,6 +222,7 @@ impl Canary {
         Self::RepeatsOnAnyLine,
         Self::TrustsAnOldCopy,
         Self::TermsUntold,
+        Self::CutReadAsHole,
         Self::BelievesNames,
         Self::BelievesAttributes,
         Self::GrantsWhileRecalling,
@@ -275,6 +278,7 @@ impl Canary {
             | Self::ZeroForDead
             | Self::OneBigStep
             | Self::CreateOpens
+            | Self::CutReadAsHole
             | Self::BelievesNames
             | Self::BelievesAttributes => 50,
             _ if self.is_of_leases() => 50,
@@ -291,7 +295,7 @@ impl Canary {
             Self::DecidesBeforeVotesAreDurable | Self::StrayPrepare | Self::LaneLeftBehind => {
                 Some(Theme::Afar)
             }
-            Self::RepeatsOnAnyLine => Some(Theme::LateTrims),
+            Self::RepeatsOnAnyLine | Self::CutReadAsHole => Some(Theme::LateTrims),
             Self::CreateOpens | Self::BelievesNames | Self::BelievesAttributes => Some(Theme::Names),
             Self::ReadsOldAhead => Some(Theme::Pages),
             _ if self.is_of_leases() => Some(Theme::Names),
@@ -332,6 +336,7 @@ impl Canary {
             Self::RepeatsOnAnyLine => "repeats-on-any-line",
             Self::TrustsAnOldCopy => "trusts-an-old-copy",
             Self::TermsUntold => "terms-untold",
+            Self::CutReadAsHole => "cut-read-as-hole",
             Self::BelievesNames => "believes-names",
             Self::BelievesAttributes => "believes-attributes",
             Self::GrantsWhileRecalling => "grants-while-recalling",

@@ -1,13 +1,14 @@
 //! What lanes do to one file at once: they write, cut and lengthen it together, and read it meanwhile ([`Contest`]).
 
 use crate::contest::{Contest, Deed, letter};
-use crate::drive::SimLane;
+use crate::drive::{SimLane, read};
 use crate::hub::{HubRef, LaneId};
 use crate::program::{Actor, Failed, session_of};
 use crate::turns::{BOTH, CONTESTED, read_whole};
-use skep_client::{Allocate, CreateHow, Port, WriteHow};
+use skep_client::{Allocate, CreateHow, OpenHow, Port, WriteHow};
 use skep_types::limits::CHUNK_MIN;
 use skep_types::{ClientId, Errno, Ino, Policy, PoolId, SetAttr};
+use skep_wire::meta::OpenMode;
 
 /// Looks at one file before another one takes its place: it has grown out of the metadata by then.
 const LOOKS_MAX: u32 = 8;
@@ -15,6 +16,11 @@ const LOOKS_MAX: u32 = 8;
 const MEETS_MS: u64 = 60;
 /// Of a hundred who come, so many only read.
 const GLANCES: u64 = 25;
+/// Of a hundred of these so many do so again and again, by a handle that they keep, ...
+const FOLLOWS: u64 = 60;
+/// ... at most so often in a row, with pauses up to so long, in milliseconds.
+const LOOKS_ON: u64 = 12;
+const LOOK_PAUSE_MS: u64 = 20;
 /// Of a hundred changes, so many are synced.
 const SYNCED: u64 = 25;
 /// Offsets and lengths: in the metadata, in a chunk, over several.
@@ -203,6 +209,9 @@ impl Actor {
 
     /// While others change it.
     async fn glance(&self, client: ClientId) -> Result<(), Failed> {
+        if self.hub.borrow_mut().rng.percent(FOLLOWS) {
+            return self.follow_contest(client).await;
+        }
         let Some((ino, since)) = self.with(|contest| (contest.ino, contest.moment())) else { return Ok(()) };
         match read_whole(&self.lane, ino).await {
             Ok(seen) if self.still(client) => match self.with(|contest| contest.glanced(since, &seen)) {
@@ -215,6 +224,49 @@ impl Actor {
             Ok(_) => Ok(()),
             Err(errno) => self.excused(None, errno),
         }
+    }
+
+    /// The same again and again by a handle that is kept: as far as its mount knows that the file reaches, it asks no shard.
+    async fn follow_contest(&self, client: ClientId) -> Result<(), Failed> {
+        let Some(ino) = self.with(|contest| contest.ino) else { return Ok(()) };
+        let Ok(opened) = self.lane.open(ino, OpenHow { mode: OpenMode::Read, ..BOTH }).await else {
+            return Ok(());
+        };
+        // Content that came with the answer is shown as long as it is open.
+        let result = if opened.inline { Ok(()) } else { self.follow_by(opened.handle, client).await };
+        self.lane.release(opened.handle).await;
+        result
+    }
+
+    async fn follow_by(&self, handle: u64, client: ClientId) -> Result<(), Failed> {
+        let looks = 1 + self.hub.borrow_mut().rng.below(LOOKS_ON);
+        for _ in 0..looks {
+            let (pause, size) = {
+                let hub = &mut *self.hub.borrow_mut();
+                let size = hub.fields.contest.as_ref().map_or(0, Contest::size_max);
+                (hub.rng.below(LOOK_PAUSE_MS), size)
+            };
+            self.lane.port().pause(pause).await;
+            let (from, len) = {
+                let rng = &mut self.hub.borrow_mut().rng;
+                (rng.below(size as u64 + 1) as usize, rng.pick(&SIZES).max(1))
+            };
+            let Some(since) = self.with(Contest::moment) else { return Ok(()) };
+            match read(&self.lane, handle, from as u64, len).await {
+                Ok(seen) if self.still(client) => {
+                    match self.with(|contest| contest.shows(since, from, &seen)) {
+                        Some(Err(what)) => {
+                            return self
+                                .fail(format!("seen in the file of a contest, by a kept handle: {what}"));
+                        }
+                        _ => self.hub.borrow_mut().coverage.hit("a file was followed beside changes"),
+                    }
+                }
+                Ok(_) => return Ok(()),
+                Err(errno) => return self.excused(None, errno),
+            }
+        }
+        Ok(())
     }
 
     /// Another file takes the place of one of which something is unknown.

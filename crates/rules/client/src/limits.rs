@@ -325,6 +325,9 @@ pub struct Limits {
     pub ahead_bytes: usize,
     /// A fault on purpose: what was read ahead is used though others have changed it since (*reads-old-ahead*).
     pub canary_keeps_ahead: bool,
+    /// A fault on purpose: a chunk file that is shorter than was known has a hole there, though the file may have been cut since
+    /// (*cut-read-as-hole*).
+    pub canary_reads_cuts_as_holes: bool,
     /// A fault on purpose: what the kernel does not know yet counts as dropped (*answer-overtakes-notify*).
     pub canary_unknown_is_gone: bool,
 }
@@ -376,6 +379,7 @@ impl Default for Limits {
             canary_erases_opens: false,
             ahead_bytes: AHEAD_BYTES_MAX,
             canary_keeps_ahead: false,
+            canary_reads_cuts_as_holes: false,
             canary_unknown_is_gone: false,
         }
     }

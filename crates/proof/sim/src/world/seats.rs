@@ -354,6 +354,7 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         canary_forgets_told_names: canary == Some(Canary::ForgetsToldNames),
         // No more than one handle reads ahead in half of them.
         ahead_bytes: if seed & 1024 == 0 { AHEAD_BYTES_MAX } else { AHEAD_FIRST },
+        canary_reads_cuts_as_holes: canary == Some(Canary::CutReadAsHole),
         canary_keeps_ahead: canary == Some(Canary::ReadsOldAhead),
         canary_forgets_questions: canary == Some(Canary::HoldsWhatWasAsked),
         canary_tells_unput: canary == Some(Canary::BehindToldAsSynced),

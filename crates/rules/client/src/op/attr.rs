@@ -117,6 +117,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             inode.learn_cuts(attr.cuts);
             inode.doubt()
         });
+        let cuts = attr.cuts;
         let live_size = match &live {
             Some(layout) => Box::pin(self.live_size(layout)).await?,
             None => 0,
@@ -137,7 +138,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             } else {
                 s.inodes.get(ino).map_or(attr.clone(), |inode| inode.with_mark(attr))
             };
-            attr.size = attr.size.max(live_size);
+            if live_size > attr.size {
+                // As of that count: it may have been cut while they were asked.
+                (attr.size, attr.cuts) = (live_size, attr.cuts.min(cuts));
+            }
             (attr, s.inodes.get_mut(ino).and_then(Inode::doubt))
         });
         if doubt.is_none() {

@@ -10,7 +10,7 @@ use crate::state::{Ahead, AsOf, Handle, Inode, Shared, copies};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Millis, Piece};
+use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, Millis, Piece};
 use skep_wire::meta::{OpenMode, OpenReply};
 use skep_wire::storage::{ReadChunk, ReadChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -33,7 +33,23 @@ enum View {
         live: bool,
         /// Others have changed the file since the layout came.
         old: bool,
+        /// It was cut so often, by the count as of which that is its size at least.
+        cuts: u64,
     },
+}
+
+/// Where a file ends at least, as its shard and its targets said.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    size: u64,
+    /// As of this count of its cuts.
+    cuts: u64,
+}
+
+impl Seen {
+    fn of(attr: &Attr) -> Self {
+        Self { size: attr.size, cuts: attr.cuts }
+    }
 }
 
 /// How a read was answered.
@@ -41,6 +57,14 @@ enum Filled {
     Wholly,
     /// A chunk file ended before what was asked of it.
     WithHoles,
+}
+
+/// What zeros are where chunk files ended.
+enum Hole {
+    /// The file has them, up to there: it ends no later than that.
+    Up(u64),
+    /// It was cut: they may never have been there.
+    Unknown(Seen),
 }
 
 /// What was seen as a read of a small piece began.
@@ -78,7 +102,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut seen = None;
         if grows {
             // The kernel asks for nothing before it reads past its pages.
-            seen = Some(self.errno(Box::pin(self.fresh_attr(file.ino)).await)?.size);
+            seen = Some(Seen::of(&self.errno(Box::pin(self.fresh_attr(file.ino)).await)?));
             let (now, boot) = (self.port.now(), self.port.boot());
             let again = |s: &mut Shared| s.looks_ahead((handle, file.ino), offset, len, now, boot);
             look = is_small.then(|| self.shared.with(again));
@@ -97,7 +121,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ino: Ino,
         offset: u64,
         out: &mut [u8],
-        seen: Option<u64>,
+        seen: Option<Seen>,
     ) -> Result<usize, Errno> {
         let mut done = 0;
         for part in out.chunks_mut(ROUND_MAX) {
@@ -135,8 +159,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Ahead::No => return None,
         };
         let as_of = as_of?;
-        let bytes = match Box::pin(self.fetch_ahead(ino, offset, out.len(), window)).await {
-            Ok(bytes) => bytes,
+        let fetched = Box::pin(self.fetch_ahead(ino, offset, out.len(), window)).await;
+        let boot = self.port.boot();
+        let bytes = match fetched {
+            // By now another mount may have cut it: what counts as a hole may be none.
+            Ok((_, Filled::WithHoles)) if !self.shared.with(|s| s.is_unchanged(ino, as_of, boot)) => {
+                self.shared.with(|s| s.aheads.is_fetched(handle));
+                return None;
+            }
+            Ok((bytes, _)) => bytes,
             Err(tried) => {
                 self.shared.with(|s| match tried {
                     0 => s.aheads.is_fetched(handle),
@@ -158,7 +189,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Up to `window` bytes, if that goes without any trouble: what nobody has asked for yet is asked for once, of chunk files
     /// that who reads `len` bytes needs as well, so that he waits for no other target. An error: so many were tried.
-    async fn fetch_ahead(&self, ino: Ino, offset: u64, len: usize, window: usize) -> Result<Vec<u8>, usize> {
+    async fn fetch_ahead(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: usize,
+        window: usize,
+    ) -> Result<(Vec<u8>, Filled), usize> {
         let layout = self.shared.with(|s| {
             let inode = s.inodes.get(ino).filter(|inode| !inode.layout_old)?;
             inode.layout.clone().filter(|layout| offset + window as u64 <= layout.covered())
@@ -177,8 +214,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Err(0);
         }
         let mut bytes = alloc::vec![0; window];
-        self.read_stripes(&layout, offset, &mut bytes, Tries::Once).await.map_err(|_| window)?;
-        Ok(bytes)
+        let filled = self.read_stripes(&layout, offset, &mut bytes, Tries::Once).await.map_err(|_| window)?;
+        Ok((bytes, filled))
     }
 
     pub(crate) async fn read_part(
@@ -186,7 +223,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ino: Ino,
         offset: u64,
         out: &mut [u8],
-        seen: Option<u64>,
+        seen: Option<Seen>,
     ) -> Result<usize, Refusal> {
         // Where the targets said that it ends counts, whatever is in doubt again by now.
         let (mut seen, mut fetched) = (seen, false);
@@ -217,13 +254,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         return Ok(n);
                     }
                 }
-                View::Chunks { layout, size, live, old } => {
+                View::Chunks { layout, size, live, old, cuts } => {
                     let end = offset.saturating_add(out.len() as u64);
                     if live && end > size && seen.is_none() {
-                        seen = Some(self.fresh_attr(ino).await?.size);
+                        seen = Some(Seen::of(&self.fresh_attr(ino).await?));
                         continue;
                     }
-                    let size = size.max(seen.unwrap_or(0));
+                    let further = seen.filter(|seen| seen.size > size);
+                    let Seen { size, cuts } = further.unwrap_or(Seen { size, cuts });
                     if end.min(size) > layout.covered() && !fetched {
                         fetched = true;
                         self.fetch_layout(ino).await?;
@@ -235,7 +273,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         Ok(Filled::WithHoles) if old => {
                             self.fetch_layout(ino).await?;
                         }
-                        Ok(_) => return Ok(len),
+                        Ok(Filled::WithHoles) => match self.is_hole(ino, cuts, offset + len as u64).await? {
+                            Hole::Up(to) => return Ok((to.max(offset) - offset) as usize),
+                            Hole::Unknown(now) => (seen, fetched) = (Some(now), false),
+                        },
+                        Ok(Filled::Wholly) => return Ok(len),
                         Err(stuck) => match stuck.refusal.status {
                             Status::STALE_GENERATION => {
                                 (seen, fetched) = (None, false);
@@ -253,6 +295,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         Err(super::unsettled(ino))
+    }
+
+    /// Chunk files ended before `end`; the file did not, as of so many cuts, before they were asked. Either nothing was ever written
+    /// there, or another mount has cut it meanwhile, and zeros would be shown that never were in it. So it is asked how often it
+    /// was cut by now, which costs nothing where that is known by a lease, or because it is held.
+    ///
+    /// A cut is in force at the shard before any target hears of it, and is counted before the file can grow again: with the same
+    /// count no target had it cut to less than the size that is told now.
+    async fn is_hole(&self, ino: Ino, cuts: u64, end: u64) -> Result<Hole, Refusal> {
+        if self.shared.with(|s| s.limits.canary_reads_cuts_as_holes) {
+            return Ok(Hole::Up(end));
+        }
+        let now = Seen::of(&Box::pin(self.fresh_attr(ino)).await?);
+        Ok(if now.cuts > cuts { Hole::Unknown(now) } else { Hole::Up(end.min(now.size)) })
     }
 
     /// Fills `out` from all chunks that the range touches, at once. Holes are zeros.
@@ -302,8 +358,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             at = end;
         }
-        // What no extent covers was never written.
-        out[at..].fill(0);
+        if at < out.len() {
+            // What no extent covers was never written.
+            out[at..].fill(0);
+            filled = Filled::WithHoles;
+        }
         Ok(filled)
     }
 }
@@ -384,6 +443,11 @@ impl Shared {
         (in_chunks && !inode.is_written()).then_some(AsOf { cover, opened_to_write, truncations, size })
     }
 
+    /// Has nothing of it changed since?
+    fn is_unchanged(&mut self, ino: Ino, as_of: AsOf, boot: Millis) -> bool {
+        self.limits.canary_reads_cuts_as_holes || self.unchanged_since(ino, boot) == Some(as_of)
+    }
+
     /// A read goes on behind the end that is known: may another mount have moved that? (One that begins before it is answered
     /// with what is there, whether shards can be asked or not; the next one asks.)
     pub(super) fn may_have_grown(&mut self, ino: Ino, offset: u64, boot: Millis) -> bool {
@@ -396,7 +460,7 @@ impl Shared {
         self.covering(ino, boot).is_none_or(|(_, attr)| attr.change != change)
     }
 
-    fn read_view(&self, ino: Ino, offset: u64, out: &mut [u8], seen: Option<u64>) -> View {
+    fn read_view(&self, ino: Ino, offset: u64, out: &mut [u8], seen: Option<Seen>) -> View {
         let Some(inode) = self.inodes.get(ino) else { return View::Unknown };
         if inode.has_run() && !self.limits.canary_reads_unput {
             return View::Waits;
@@ -405,7 +469,7 @@ impl Shared {
             return View::Held(copy_inline(content, content.len() as u64, offset, out));
         }
         if let (Some(inline), Some(attr)) = (&inode.inline, &inode.attr)
-            && seen.is_none_or(|seen| seen <= attr.size)
+            && seen.is_none_or(|seen| seen.size <= attr.size)
         {
             return View::Kept(copy_inline(&inline.data, attr.size, offset, out));
         }
@@ -414,7 +478,7 @@ impl Shared {
             Some(layout) if layout.is_inline() => View::Inline,
             Some(layout) => {
                 let (size, live) = (inode.size(), inode.end_is_open());
-                View::Chunks { layout: layout.clone(), size, live, old: inode.layout_old }
+                View::Chunks { layout: layout.clone(), size, live, old: inode.layout_old, cuts: inode.cuts }
             }
         }
     }

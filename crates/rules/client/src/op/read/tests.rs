@@ -3,13 +3,14 @@
 use crate::limits::{AHEAD_ASK_MAX_MS, AHEAD_FOR_MS};
 use crate::op::recalls::tests::{T, beside, cluster, holder, holder_with, leased, listens, make};
 use crate::state::AttrsBy;
-use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, mount, read, write};
+use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, mount, read, step, write};
 use crate::{Limits, Opened, WriteHow};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use skep_types::{Errno, Ino, SetAttr};
-use skep_wire::meta::{Lookup, ReadInline};
+use skep_wire::meta::{GetAttr, Lookup, ReadInline};
 use skep_wire::storage::ReadChunk;
 use skep_wire::{Message, Status};
 
@@ -203,6 +204,88 @@ fn what_others_add_is_seen_at_the_end() {
         assert!(read(&lane, &file, at as u64, PIECE).is_empty());
         assert_eq!(cluster.borrow().total(), before, "it is known");
     }
+}
+
+fn cut(lane: &FakeLane, ino: Ino, size: u64) {
+    let set = SetAttr { size: Some(size), ..SetAttr::default() };
+    block_on(lane.setattr(ino, set)).unwrap();
+}
+
+/// Goal: where another mount has cut a file, who reads it by what he knows sees no zeros up to the old end, nor in front of what was
+/// written there since: also where both came between the answers of the targets and the question what they mean.
+#[test]
+fn what_others_cut_is_no_hole() {
+    // In one chunk: what another one lacks wholly is asked about as a loss.
+    const KNOWN: usize = 4_000;
+    for grows_to in [0, KNOWN / 2, KNOWN] {
+        let cluster = cluster();
+        let (plain, other) = (mount(&cluster), mount(&cluster));
+        let made = block_on(make(&plain, b"f")).unwrap();
+        write(&plain, &made, 0, &content()[..90_000]);
+        block_on(plain.flush(made.handle, 0)).unwrap();
+        let file = block_on(other.open(made.attr.ino, READ)).unwrap();
+        assert!(read(&other, &file, 0, KNOWN) == content()[..KNOWN]);
+        cut(&plain, made.attr.ino, 100);
+        cluster.borrow_mut().fail(ReadChunk::KIND, &[Fault::LateAnswer]);
+        let mut out = alloc::vec![7; KNOWN];
+        let mut reads = Box::pin(other.read(file.handle, 0, &mut out));
+        // It is on its way, and then its answer.
+        assert!(step(reads.as_mut()).is_pending() && step(reads.as_mut()).is_pending());
+        let mut expected = content()[..100].to_vec();
+        if grows_to > 0 {
+            write(&plain, &made, 100, &content()[100..grows_to]);
+            block_on(plain.flush(made.handle, 0)).unwrap();
+            expected.extend_from_slice(&content()[100..grows_to]);
+        }
+        let n = block_on(reads).unwrap();
+        assert!(out[..n] == expected, "{n} bytes, {grows_to}");
+        assert_eq!(read(&other, &file, 100, KNOWN), expected[100..]);
+    }
+}
+
+/// Goal: what was never written is zeros for everybody, and is asked about only where no lease says that nobody has cut the file.
+#[test]
+fn holes_cost_nothing_under_a_lease() {
+    let cluster = cluster();
+    let (plain, (lane, ear)) = (mount(&cluster), holder(&cluster));
+    let made = beside(make(&plain, b"f"), &[&ear]).unwrap();
+    write(&plain, &made, 0, &content()[..100]);
+    write(&plain, &made, 200_000, &content()[..100]);
+    block_on(plain.flush(made.handle, 0)).unwrap();
+    let file = block_on(lane.open(made.attr.ino, READ)).unwrap();
+    let reads = || {
+        let before = cluster.borrow().count(GetAttr::KIND);
+        assert!(read(&lane, &file, 100, 100_000) == alloc::vec![0; 100_000]);
+        assert!(read(&lane, &file, 199_900, 1_000) == [&[0; 100], &content()[..100]].concat());
+        cluster.borrow().count(GetAttr::KIND) - before
+    };
+    assert!((1..=3).contains(&reads()), "others may be cutting it");
+    block_on(plain.flush(made.handle, 0)).unwrap();
+    block_on(plain.release(made.handle));
+    block_on(plain.housekeeping());
+    hears_again((&lane, &ear));
+    block_on(lane.lookup(Ino::ROOT, b"f")).unwrap();
+    reads();
+    assert_eq!(reads(), 0);
+}
+
+/// Goal: what is read ahead while another mount cuts the file has no zeros of what was cut either.
+#[test]
+fn what_is_cut_is_not_read_ahead_as_a_hole() {
+    let cluster = cluster();
+    let (file, (lane, ear), plain) = begun(&cluster);
+    cluster.borrow_mut().now += AHEAD_FOR_MS;
+    for at in [50_000, 50_000 + PIECE] {
+        assert_eq!(read(&lane, &file, at as u64, PIECE), content()[at..][..PIECE]);
+    }
+    let mut out = [7; PIECE];
+    let mut reads = Box::pin(lane.read(file.handle, 52_000, &mut out));
+    assert!(step(reads.as_mut()).is_pending(), "the window is on its way");
+    let set = SetAttr { size: Some(52_100), ..SetAttr::default() };
+    beside(plain.setattr(file.attr.ino, set), &[&ear]).unwrap();
+    let n = block_on(reads).unwrap();
+    assert!(out[..n] == content()[52_000..52_100], "{n} bytes");
+    assert!(read(&lane, &file, 52_100, PIECE).is_empty());
 }
 
 /// What was done took longer than leases last.
