@@ -108,6 +108,10 @@ pub trait Choose {
     fn holds(&mut self, dir: Ino) -> bool;
     /// Who holds a file? Not recorded: what was done waited for nobody.
     fn holder(&self, ino: Ino) -> Holder;
+    /// Has who holds it told of it, so that its row has the owner and mode of now?
+    fn is_told(&self, _: Ino) -> bool {
+        false
+    }
     /// Does a power cut bring back that somebody holds this file, of which the row says so no longer? Not recorded.
     fn may_be_held_again(&self, _: Ino) -> bool {
         false

@@ -40,17 +40,6 @@ pub enum Fail {
     Store(StoreError),
 }
 
-impl Fail {
-    /// Is it for want of the word of who holds a file, or may hold it?
-    pub fn is_for_holder(&self) -> bool {
-        match self {
-            Self::Wait(Need::Holder { .. }) => true,
-            Self::Refused(refusal) => refusal.status == Status::GRACE,
-            _ => false,
-        }
-    }
-}
-
 impl From<Refusal> for Fail {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)

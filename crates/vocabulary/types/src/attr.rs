@@ -111,6 +111,8 @@ impl Attr {
     pub const NO_OTHER_XATTR: u32 = 1 << 3;
     /// The lease on its directory that the answer gives covers these attributes.
     pub const COVERED: u32 = 1 << 4;
+    /// As told by who holds the file, and may know more of its size and times.
+    pub const AS_TOLD: u32 = 1 << 5;
 
     /// Is the change time a given one?
     pub fn is_mtime_given(&self) -> bool {

@@ -106,11 +106,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// have ended since, and the next one does not know them: nothing but this answer is made of them then.
     pub(crate) async fn shown_as_of(
         &self,
-        attr: Attr,
+        mut attr: Attr,
         live: Option<Layout>,
         told: u64,
     ) -> Result<Attr, Refusal> {
         let ino = attr.ino;
+        // Others write to it: what is known of its end by now is newer.
+        let as_told = attr.flags & Attr::AS_TOLD != 0;
+        attr.flags &= !Attr::AS_TOLD;
         let doubt = self.shared.with(|s| {
             let is_believed = s.disbeliefs == told;
             let inode = s.inodes.get_mut(ino).filter(|_| is_believed)?;
@@ -126,7 +129,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (attr, doubt) = self.shared.with(|s| {
             let mut attr = if s.disbeliefs == told {
                 s.acls.seen(ino, attr.change, now);
-                if let Some(inode) = s.inodes.get_mut(ino) {
+                if let Some(inode) = s.inodes.get_mut(ino).filter(|_| !as_told) {
                     inode.live = live.is_some();
                     // A cut that is known by now may have come after the targets were asked.
                     inode.live_size = if inode.cuts == attr.cuts { live_size } else { 0 };

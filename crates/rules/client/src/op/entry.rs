@@ -3,6 +3,7 @@
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::Shared;
+use alloc::boxed::Box;
 use skep_types::codec::Bytes;
 use skep_types::limits::SYMLINK_MAX;
 use skep_types::{Attr, Errno, Ino, Kind, Mode, Name};
@@ -32,7 +33,7 @@ pub(crate) fn name(bytes: &[u8]) -> Result<Name, Refusal> {
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Finds a name. `.` and `..` are asked for by an NFS export. The attributes of a file that another mount holds are as that has
-    /// told them: the kernel may not use them, and asks for those of now when a program wants them.
+    /// told them, of one that has told owner and mode: the kernel asks for those of now when a program wants them.
     pub async fn lookup(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Errno> {
         let asked = self.asked();
         let attr = self.errno(self.find_as(parent, bytes, true).await)?;
@@ -70,7 +71,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     }
                     Err(_) => {}
                 }
-                let attr = self.entry(reply?).await?;
+                let reply = reply?;
+                let is_told = reply.attr.as_ref().is_some_and(|attr| attr.flags & Attr::AS_TOLD != 0);
+                if is_told && self.shared.with(|s| s.has_open(reply.ino)) {
+                    return Box::pin(self.find(parent, bytes)).await;
+                }
+                let attr = self.entry(reply).await?;
                 self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
                 Ok(attr)
             }

@@ -170,7 +170,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         with_attr: Option<u64>,
         sink: &mut impl Sink,
     ) -> Result<bool, Refusal> {
-        let attr = match (&entry.attr, with_attr) {
+        let may_be_shown =
+            |attr: &Attr| attr.flags & Attr::AS_TOLD == 0 || !self.shared.with(|s| s.has_open(attr.ino));
+        let attr = match (entry.attr.as_ref().filter(|attr| may_be_shown(attr)), with_attr) {
             (Some(attr), Some(told)) if self.shared.with(|s| s.disbeliefs == told) => {
                 Some(self.shown_as_of(attr.clone(), entry.live.clone(), told).await?)
             }
@@ -191,5 +193,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             attr: attr.as_ref(),
         };
         Ok(sink.take(line))
+    }
+}
+
+impl Shared {
+    /// Has a program the file open here, or is it being opened?
+    pub(super) fn has_open(&self, ino: Ino) -> bool {
+        self.inodes.get(ino).is_some_and(|inode| inode.readers + inode.writers + inode.opening > 0)
     }
 }

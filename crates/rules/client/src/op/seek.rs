@@ -9,7 +9,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Inode, Shared, copies};
+use crate::state::{Handle, Shared, copies};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Extent, Ino, Layout};
@@ -74,20 +74,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Err(super::unsettled(ino))
     }
 
-    /// Size and layout of an open file, asked for where others write.
+    /// Size and layout of an open file. They are asked for, unless a lease or a hold says them: others may have cut it.
     pub(crate) async fn file_now(&self, ino: Ino) -> Result<(u64, Arc<Layout>), Refusal> {
-        let (mut seen, mut fetched) = (None, false);
+        // What the targets said counts, whatever is in doubt again by now.
+        let seen = self.fresh_attr(ino).await?.size;
+        let mut fetched = false;
         for _ in 0..STALE_ROUNDS_MAX {
-            // The answer with a layout may be the first of a new life, which leaves the end in doubt.
-            if seen.is_none() && self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open)) {
-                // What the targets said counts, whatever is in doubt again by now.
-                seen = Some(self.fresh_attr(ino).await?.size);
-            }
             let known = self.shared.with(|s| {
                 let inode = s.inodes.get(ino)?;
                 let layout = inode.layout.clone().filter(|_| !inode.layout_old)?;
-                let open = seen.is_none() && inode.end_is_open();
-                (!open).then(|| (inode.size().max(seen.unwrap_or(0)), layout))
+                Some((inode.size().max(seen), layout))
             });
             match known {
                 // Others made it longer than the layout that is known here.

@@ -7,7 +7,7 @@ use crate::{Listed, WriteHow};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::pin::pin;
-use skep_types::{Errno, Ino, SetAttr};
+use skep_types::{Attr, Errno, Ino, SetAttr};
 use skep_wire::meta::{ChangeAttr, Commit, GetAttr, Open, ReserveEnd};
 use skep_wire::storage::{StatChunks, WriteChunk};
 use skep_wire::{Message, Status};
@@ -334,4 +334,27 @@ fn a_commit_that_was_none_is_nobody_elses() {
     let inode = shared.inodes.get_mut(file.attr.ino).unwrap();
     assert_eq!(inode.attr.as_ref().unwrap().change, known + 2);
     assert!(!inode.pages.are_as_of(known + 2), "another mount has changed it");
+}
+
+/// Goal: attributes as their holder told them take back nothing that is known of a file's end: others write to it.
+#[test]
+fn what_was_told_is_no_news_of_an_end() {
+    let (_, lane) = mounted();
+    let file = create(&lane, b"f");
+    let of = |lane: &FakeLane| {
+        let shared = lane.shared.borrow();
+        let inode = shared.inodes.get(file.attr.ino).unwrap();
+        (inode.live, inode.live_size)
+    };
+    let known = |lane: &FakeLane| {
+        let mut shared = lane.shared.borrow_mut();
+        let inode = shared.inodes.get_mut(file.attr.ino).unwrap();
+        (inode.live, inode.live_size) = (true, 900);
+    };
+    known(&lane);
+    let told = Attr { flags: file.attr.flags | Attr::AS_TOLD, ..file.attr.clone() };
+    let shown = block_on(lane.shown(told, None)).unwrap();
+    assert_eq!((of(&lane), shown.flags & Attr::AS_TOLD), ((true, 900), 0));
+    block_on(lane.shown(file.attr.clone(), None)).unwrap();
+    assert_eq!(of(&lane), (false, 0), "those of now say it");
 }

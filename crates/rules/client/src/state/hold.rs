@@ -123,6 +123,8 @@ pub struct Hold {
     /// It is to be told before anything else, or may have been told already: nothing more is kept, and nobody is answered by
     /// what is.
     is_ending: bool,
+    /// A lane has begun to tell it: from then on others may be shown it as told, and owner and mode are not kept.
+    is_told: bool,
     /// So often has a lane begun to tell it: whether the shard heard the earlier ones may not be known.
     tries: u32,
     /// Which hold it is, if it was asked for: what is said of an earlier one, and comes late, is none about this one. 0: it is so
@@ -193,6 +195,7 @@ impl Inode {
             is_being_told,
             is_moving,
             is_ending,
+            is_told: false,
             tries,
             number,
             names,
@@ -296,7 +299,7 @@ impl Inode {
         let hold = self.hold.as_mut().filter(is_due)?;
         debug_assert!(!hold.is_being_told, "two lanes tell it");
         let keeps = goes_on && !hold.is_ending;
-        hold.is_being_told = true;
+        (hold.is_being_told, hold.is_told) = (true, true);
         hold.is_ending |= !keeps;
         hold.tries += 1;
         Some(News { keeps, hold: hold.number, answers: answers.filter(|_| keeps), ..hold.news.clone() })
@@ -449,6 +452,9 @@ impl Inode {
         }
         let SetAttr { mode, uid, gid, atime, mtime, .. } = *set;
         let is_owned = mode.is_some() || uid.is_some() || gid.is_some();
+        if is_owned && (hold.is_told || hold.number > 0) {
+            return None;
+        }
         if !is_owned && atime.is_none() && mtime.is_none() {
             return Some(attr);
         }

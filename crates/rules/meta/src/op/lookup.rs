@@ -2,7 +2,7 @@
 
 use super::get_attr::attr_reply;
 use crate::ctx::{Ctx, Done};
-use crate::fail::Fail;
+use crate::fail::{Fail, Need};
 use crate::tree::Spot;
 use skep_types::{Attr, Errno, Ino, Kind};
 use skep_wire::meta::{AttrReply, EntryReply, Lookup};
@@ -19,15 +19,17 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Lookup) -> Result<Done, Fail> {
 }
 
 /// An entry with its inode, when this shard holds it. As [`super::get_attr::attr_reply`] otherwise. `as_told`: of a file that
-/// another mount holds, what it has told is enough.
+/// another mount holds, and has told of, that is enough.
 pub fn entry_reply(ctx: &mut Ctx<'_>, (ino, kind): (Ino, Kind), as_told: bool) -> Result<EntryReply, Fail> {
     if !ctx.is_home(ino) {
         return Ok(EntryReply { ino, kind, attr: None, live: None });
     }
     let inode = match ctx.inode(ino) {
-        Err(held) if as_told && held.is_for_holder() => {
+        Err(Fail::Wait(Need::Holder { .. })) if as_told && ctx.choose.is_told(ino) => {
             let inode = ctx.told_inode(ino)?;
-            return Ok(EntryReply { ino, kind, attr: Some(ctx.attr(ino, &inode)?), live: None });
+            let mut attr = ctx.attr(ino, &inode)?;
+            attr.flags |= Attr::AS_TOLD;
+            return Ok(EntryReply { ino, kind, attr: Some(attr), live: None });
         }
         inode => inode?,
     };

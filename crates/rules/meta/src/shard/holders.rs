@@ -40,6 +40,8 @@ struct HeldBy {
     /// As which of his holds, as he counts those that he asks for: see [`Tell::hold`]. 0: from its create, or he has told so
     /// after a restart.
     hold: u64,
+    /// It has told of it in this hold, or asked for it: since then it sends each change of owner and mode at once.
+    is_told: bool,
 }
 
 /// Of a shard.
@@ -153,8 +155,13 @@ impl FilesHeld {
         }
     }
 
-    fn hold(&mut self, ino: Ino, client: ClientId, hold: u64) {
-        self.by_ino.insert(ino, HeldBy { client, hold });
+    /// Are owner and mode in its row those that it has, and all else that others were shown?
+    pub fn is_told(&self, ino: Ino) -> bool {
+        self.by_ino.get(&ino).is_some_and(|by| by.is_told) && !self.is_passing(ino)
+    }
+
+    fn hold(&mut self, ino: Ino, client: ClientId, hold: u64, is_told: bool) {
+        self.by_ino.insert(ino, HeldBy { client, hold, is_told });
         self.by_client.entry(client).or_default().insert(ino);
         self.unheld.remove(&ino);
     }
@@ -232,7 +239,7 @@ impl FilesHeld {
 impl Shard {
     #[cfg(test)]
     pub fn makes_held(&mut self, ino: Ino, client: ClientId) {
-        self.files_held.hold(ino, client, 0);
+        self.files_held.hold(ino, client, 0, false);
     }
 
     /// What is to be known for a run.
@@ -329,7 +336,7 @@ impl Shard {
             self.files_held.note_unheld(ino, host.now);
             return None;
         }
-        self.files_held.hold(ino, client, 0);
+        self.files_held.hold(ino, client, 0, false);
         Some(most)
     }
 
@@ -345,7 +352,7 @@ impl Shard {
             let is_own = self.opens.writes(ino, client) && self.files_held.other(ino, client).is_none();
             let may_be = |inode: crate::row::Inode| inode.flags & MAY_BE_HELD != 0;
             if is_own && self.inode(host, ino)?.is_some_and(may_be) {
-                self.files_held.hold(ino, client, 0);
+                self.files_held.hold(ino, client, 0, false);
                 // Who waits for it already had nobody asked.
                 self.holder_over(host, ino);
             }
@@ -364,7 +371,8 @@ impl Shard {
     ) -> Option<u32> {
         if done.holds.is_some() {
             // If it was passed over it is no longer.
-            self.files_held.hold(m.ino, client, m.hold.unwrap_or(0));
+            let is_told = self.files_held.is_told(m.ino) || m.wishes == Some(true) || !only_asks(m);
+            self.files_held.hold(m.ino, client, m.hold.unwrap_or(0), is_told);
             self.files_held.given += u64::from(m.wishes == Some(true));
             self.looks_are_answered(host, client, m);
         } else if self.files_held.is_told_by(m.ino, client, m.hold.unwrap_or(0))

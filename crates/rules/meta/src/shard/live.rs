@@ -212,6 +212,10 @@ impl Choose for Live<'_> {
         }
     }
 
+    fn is_told(&self, ino: Ino) -> bool {
+        self.held.is_told(ino)
+    }
+
     fn may_be_held_again(&self, ino: Ino) -> bool {
         self.held.is_passing(ino)
     }

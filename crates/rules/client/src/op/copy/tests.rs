@@ -1,5 +1,6 @@
 use super::*;
-use crate::testing::{Fault, block_on, create, mounted, read, write};
+use crate::Seek;
+use crate::testing::{Fault, READ, block_on, create, mount, mounted, read, write};
 use alloc::format;
 use skep_types::SetAttr;
 
@@ -128,4 +129,23 @@ fn a_restart_makes_no_copy_shorter() {
     lane.shared.borrow_mut().inodes.get_mut(from.attr.ino).unwrap().layout = None;
     assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 80_000)), Ok(70_000));
     assert_eq!(read(&lane, &to, 0, 80_000), pattern(70_000));
+}
+
+/// Goal: what another mount has cut off a file that is open here is not copied as zeros, nor found as data.
+#[test]
+fn what_others_cut_is_not_copied() {
+    let (cluster, lane) = mounted();
+    let other = mount(&cluster);
+    let (made, to) = (create(&other, b"from"), create(&lane, b"to"));
+    // In one chunk: what another one lacks wholly is asked about as a loss.
+    write(&other, &made, 0, &pattern(90_000));
+    block_on(other.flush(made.handle, 0)).unwrap();
+    let from = block_on(lane.open(made.attr.ino, READ)).unwrap();
+    write(&lane, &to, 0, &[7; 20_000]);
+    assert!(read(&lane, &from, 0, 4_000) == pattern(4_000));
+    let set = SetAttr { size: Some(100), ..SetAttr::default() };
+    block_on(other.setattr(made.attr.ino, set)).unwrap();
+    assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 4_000)), Ok(100));
+    assert!(read(&lane, &to, 0, 4_000) == [&pattern(100)[..], &[7; 3_900]].concat());
+    assert_eq!(block_on(lane.seek(from.handle, 50, Seek::Hole)), Ok(100));
 }

@@ -9,9 +9,9 @@ use crate::testing::{Cluster, FakeLane, Fault, block_on, step, write};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::pin::pin;
-use skep_types::{Ino, Millis, NodeId, Term};
+use skep_types::{Ino, Millis, NodeId, SetAttr, SetTime, Term};
 use skep_wire::Message;
-use skep_wire::meta::{Question, Tell};
+use skep_wire::meta::{ChangeAttr, Question, Tell};
 
 fn is_held(lane: &FakeLane, ino: Ino) -> bool {
     lane.shared.borrow().inodes.get(ino).is_some_and(|inode| inode.hold.is_some())
@@ -213,4 +213,24 @@ fn looks_and_old_files_take_turns() {
     let (old, look) = (Why::Old, Why::Looked(1));
     assert_eq!(order[..7], [Why::Asked, old, look, old, look, old, look]);
     assert!(order.len() > 7 && order[7..].iter().all(|why| *why == old));
+}
+
+/// Goal: of a file that was told, so that others may be shown its row while it is held, mode and owner change at once.
+#[test]
+fn rights_that_others_see_are_not_kept() {
+    let cluster = cluster();
+    let (lane, _, teller, file) = gathering(&cluster);
+    pieces(&lane, &file, 3);
+    cluster.borrow_mut().now += HOLD_TELL_MS;
+    block_on(teller.tell_held());
+    assert!(!cluster.borrow().shard.holds.by.is_empty());
+    let times = SetAttr { atime: Some(SetTime::Now), ..SetAttr::default() };
+    let before = asked(&cluster, &[ChangeAttr::KIND]);
+    block_on(lane.setattr(file.attr.ino, times)).unwrap();
+    assert_eq!(asked(&cluster, &[ChangeAttr::KIND]), before, "times are");
+    block_on(lane.setattr(file.attr.ino, mode(0o602))).unwrap();
+    assert_eq!(
+        (on_shard(&cluster, file.attr.ino).mode, asked(&cluster, &[ChangeAttr::KIND])),
+        (0o602, before + 1)
+    );
 }
