@@ -41,7 +41,7 @@ impl Tells {
 
     /// A power cut took these of the log of `metad`, of steps among them if `of_steps`. `true`: there were some of told files.
     pub fn cut(&mut self, metad: usize, of_steps: bool, is_gone: impl Fn(Place) -> bool) -> bool {
-        self.since_cut.retain(|_, at| !of_steps || at.metad != metad);
+        self.since_cut.retain(|_, at| !is_gone(*at) && (!of_steps || at.metad != metad));
         self.begun.values_mut().for_each(|begun| begun.retain(|(at, _)| !is_gone(*at)));
         self.unheld.retain(|_, at| !is_gone(*at));
         let mut took = false;

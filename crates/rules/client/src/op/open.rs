@@ -107,7 +107,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 break;
             }
             match self.open(attr.ino, hold).await {
-                Ok(held) => return Ok((attr, Some(held.handle))),
+                Ok(held) => return Ok((held.attr, Some(held.handle))),
                 Err(Errno::ESTALE) => attr = self.lookup(parent, bytes).await?,
                 // The program's own open will say it.
                 Err(_) => break,

@@ -41,13 +41,13 @@ enum View {
 /// Where a file ends at least, as its shard and its targets said.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
-    size: u64,
+    pub(super) size: u64,
     /// As of this count of its cuts.
-    cuts: u64,
+    pub(super) cuts: u64,
 }
 
 impl Seen {
-    fn of(attr: &Attr) -> Self {
+    pub(super) fn of(attr: &Attr) -> Self {
         Self { size: attr.size, cuts: attr.cuts }
     }
 }

@@ -4,6 +4,7 @@
 //! So the first data (or hole) of the file is the lowest of the stripes' first ones, and each stripe is
 //! asked once, however large the file is.
 
+use super::read::Seen;
 use super::seal::{Place, Stuck};
 use crate::job::{Job, To};
 use crate::lane::Lane;
@@ -76,18 +77,27 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Size and layout of an open file. They are asked for, unless a lease or a hold says them: others may have cut it.
     pub(crate) async fn file_now(&self, ino: Ino) -> Result<(u64, Arc<Layout>), Refusal> {
-        // What the targets said counts, whatever is in doubt again by now.
-        let seen = self.fresh_attr(ino).await?.size;
-        let mut fetched = false;
+        let (mut seen, mut fetched) = (None, false);
         for _ in 0..STALE_ROUNDS_MAX {
+            // What the targets said counts, whatever is in doubt again by now.
+            let asked = match seen {
+                Some(asked) => asked,
+                None => Seen::of(&self.fresh_attr(ino).await?),
+            };
+            seen = Some(asked);
             let known = self.shared.with(|s| {
                 let inode = s.inodes.get(ino)?;
                 let layout = inode.layout.clone().filter(|_| !inode.layout_old)?;
-                Some((inode.size().max(seen), layout))
+                Some((inode.size().max(asked.size), inode.cuts, layout))
             });
             match known {
+                Some((_, cuts, _)) if cuts > asked.cuts => {
+                    // It was cut while the layout was asked for.
+                    seen = None;
+                    continue;
+                }
                 // Others made it longer than the layout that is known here.
-                Some((size, layout)) if fetched || layout.is_inline() || layout.covered() >= size => {
+                Some((size, _, layout)) if fetched || layout.is_inline() || layout.covered() >= size => {
                     return Ok((size, layout));
                 }
                 _ => drop(self.fetch_layout(ino).await?),

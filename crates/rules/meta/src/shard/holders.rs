@@ -155,7 +155,7 @@ impl FilesHeld {
         }
     }
 
-    /// Are owner and mode in its row those that it has, and all else that others were shown?
+    /// Are owner and mode in its row those that it has?
     pub fn is_told(&self, ino: Ino) -> bool {
         self.by_ino.get(&ino).is_some_and(|by| by.is_told) && !self.is_passing(ino)
     }

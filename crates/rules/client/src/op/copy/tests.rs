@@ -1,8 +1,10 @@
 use super::*;
 use crate::Seek;
-use crate::testing::{Fault, READ, block_on, create, mount, mounted, read, write};
+use crate::testing::{Fault, READ, block_on, create, lane_beside, mount, mounted, read, step, write};
+use alloc::boxed::Box;
 use alloc::format;
 use skep_types::SetAttr;
+use skep_wire::meta::ReadInline;
 
 const WRITE: u16 = skep_wire::storage::WriteChunk::KIND;
 
@@ -148,4 +150,26 @@ fn what_others_cut_is_not_copied() {
     assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 4_000)), Ok(100));
     assert!(read(&lane, &to, 0, 4_000) == [&pattern(100)[..], &[7; 3_900]].concat());
     assert_eq!(block_on(lane.seek(from.handle, 50, Seek::Hole)), Ok(100));
+}
+
+/// Goal: the same where a program beside it cuts the source while its layout is asked for: within one mount that is in order.
+#[test]
+fn what_is_cut_beside_is_not_copied() {
+    let (cluster, lane) = mounted();
+    let (beside, other) = (lane_beside(&cluster, &lane), mount(&cluster));
+    let (made, to) = (create(&other, b"from"), create(&lane, b"to"));
+    write(&other, &made, 0, &pattern(90_000));
+    block_on(other.flush(made.handle, 0)).unwrap();
+    let from = block_on(lane.open(made.attr.ino, READ)).unwrap();
+    write(&lane, &to, 0, &[7; 20_000]);
+    lane.shared.borrow_mut().inodes.get_mut(made.attr.ino).unwrap().layout = None;
+    cluster.borrow_mut().fail(ReadInline::KIND, &[Fault::LateAnswer]);
+    let asked = cluster.borrow().count(ReadInline::KIND);
+    let mut copies = Box::pin(lane.copy((from.handle, 0), (to.handle, 0), 4_000));
+    while cluster.borrow().count(ReadInline::KIND) == asked {
+        assert!(step(copies.as_mut()).is_pending());
+    }
+    let set = SetAttr { size: Some(100), ..SetAttr::default() };
+    block_on(beside.setattr(made.attr.ino, set)).unwrap();
+    assert_eq!(block_on(copies), Ok(100));
 }
