@@ -199,6 +199,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 impl Shared {
     /// Has a program the file open here, or is it being opened?
     pub(super) fn has_open(&self, ino: Ino) -> bool {
-        self.inodes.get(ino).is_some_and(|inode| inode.readers + inode.writers + inode.opening > 0)
+        self.inodes.get(ino).is_some_and(|inode| inode.uses() > 0)
     }
 }
