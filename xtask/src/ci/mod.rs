@@ -231,6 +231,15 @@ const STEPS: &[Step] = &[
         beside: false,
     },
     Step {
+        name: "sim-pieces",
+        title: "the same of files that are written in small pieces, 40 seeds",
+        command: &["cargo", "xtask", "sim", "--seeds", "40", "--pieces"],
+        limit: COMPILING,
+        always: true,
+        transport: None,
+        beside: false,
+    },
+    Step {
         name: "canary",
         title: "bugs on purpose, which the simulator must find",
         // The rarest, answers-first, is met by one seed in a hundred.
@@ -517,6 +526,7 @@ mod tests {
                 "browser",
                 "fuzz",
                 "sim",
+                "sim-pieces",
                 "canary",
                 "process",
                 "process-dev",

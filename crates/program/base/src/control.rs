@@ -20,6 +20,12 @@ pub struct State {
     pub waits: Vec<Wait>,
     /// It measures the network: contents of what is made through it are dropped.
     pub drops_contents: bool,
+    /// How often something was lost that programs had been answered for and had not synced.
+    #[serde(default)]
+    pub losses: u64,
+    /// How often its count of what its kernel knows was wrong; 0 but for a bug.
+    #[serde(default)]
+    pub looks_lost: u64,
 }
 
 /// One server that is waited for.
@@ -55,6 +61,13 @@ pub fn ask(path: &Path) -> Option<State> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: what an older mount says is understood.
+    #[test]
+    fn older_answers_are_read() {
+        let state: State = serde_json::from_str(r#"{"waits":[],"drops_contents":true}"#).unwrap();
+        assert_eq!(state, State { drops_contents: true, ..State::default() });
+    }
     use crate::deadline::within;
     use std::os::unix::net::UnixListener;
 

@@ -169,6 +169,8 @@ pub const MARKERS: &[&str] = &[
     "a piece was appended by another mount",
     "another mount moved a file that is written in pieces",
     "a file of which something may be lost was looked at",
+    "a target promised room",
+    "a target had no room to promise",
 ];
 
 /// Situations that are reached too seldom to be asked of 400 seeds.
@@ -177,9 +179,7 @@ pub const RARE: &[&str] = &[
     "a question came before the create's answer",
     "a connection stuck",
     "what was held back arrived",
-    // Until mounts keep small writes: they ask for no promise yet.
-    "a target promised room",
-    "a target had no room to promise",
+    // By each fourth run about pieces.
     "a client took of what it was promised",
     "STALE_GENERATION",
     "NOT_LEADER",

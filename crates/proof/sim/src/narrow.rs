@@ -11,12 +11,15 @@ use skep_wire::{Refusal, Status};
 const ROOMS: [u64; 5] = [0, 16 << 10, 64 << 10, 200 << 10, 600 << 10];
 /// What narrow ones promise: those with little room nothing, the next when it is all but empty, to one client.
 const SIZES: Sizes = Sizes { bytes: 20 << 10, told: 12 << 10, spare: 16 << 10, ms: PROMISE_MS };
+/// What one promises that a few files fill: so little that they do while somebody counts on it.
+const SMALL: u64 = 64 << 10;
+const SMALL_SIZES: Sizes = Sizes { bytes: 8 << 10, told: 4 << 10, spare: 0, ms: PROMISE_MS };
 /// Every target of a seed that is not narrow.
 const WIDE: Capacity =
     Capacity { bytes: 1 << 40, bytes_free: 1 << 39, inodes: 1 << 30, inodes_free: 1 << 29 };
 
 /// Looks random (splitmix64): the seed's own numbers stay what they are.
-fn mixed(seed: u64, number: u64) -> u64 {
+pub fn mixed(seed: u64, number: u64) -> u64 {
     let mut z = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -41,7 +44,11 @@ pub fn capacity(chunks: &MemoryChunks, room: Option<u64>) -> Capacity {
 
 /// What it promises to a client.
 pub fn sizes(room: Option<u64>) -> Sizes {
-    if room.is_some() { SIZES } else { Sizes::default() }
+    match room {
+        None => Sizes::default(),
+        Some(room) if room <= SMALL => SMALL_SIZES,
+        Some(_) => SIZES,
+    }
 }
 
 /// As a daemon does at its reserve: what has its space already may be written, nothing else. Holes have theirs here,

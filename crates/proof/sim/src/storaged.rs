@@ -24,6 +24,9 @@ const COPY_BUFFER: usize = 4_096;
 /// Body and payload of an answer.
 pub type Answered = (Vec<u8>, Vec<u8>);
 
+/// Behind one of so many promises of a narrow target the rest of it is taken by somebody else.
+const SQUEEZED: u64 = 4;
+
 pub struct Storaged {
     pub node: NodeId,
     /// What decides who is served.
@@ -186,7 +189,18 @@ impl Storaged {
             Some(_) => "a target promised room",
             None => "a target had no room to promise",
         });
+        if room.is_some() && narrow::mixed(hub.now, u64::from(m.target.0)).is_multiple_of(SQUEEZED) {
+            self.squeeze(m.target, hub.now);
+        }
         room
+    }
+
+    /// Somebody else takes of a narrow target all that is promised to nobody.
+    fn squeeze(&mut self, target: TargetId, now: u64) {
+        let found = self.targets.get(&target).zip(self.promised.get_mut(&target));
+        if let Some(((chunks, promised), room)) = found.zip(self.rooms.get_mut(&target)) {
+            *room = (*room).min(chunks.used() + promised.total(Millis(now)));
+        }
     }
 
     /// It has taken `own` bytes of what its client was promised.

@@ -85,7 +85,12 @@ fn node_checks(
     let mut checks: Vec<Check> = answer
         .iter()
         .flat_map(|told| {
-            [unserved_check(node, *told), lost_check(node, *told), recall_check(status, node, *told)]
+            [
+                unserved_check(node, *told),
+                lost_check(node, *told),
+                recall_check(status, node, *told),
+                broken_check(node, *told),
+            ]
         })
         .flatten()
         .collect();
@@ -112,6 +117,7 @@ fn ping(cluster: &Cluster, node: &NodeEntry, limit: Duration) -> Outcome<Told> {
                 lost: count("lost_chunk_files"),
                 example: count("lost_chunk_file_of"),
                 unserved: count("unserved_shards"),
+                broken: count("leases_broken"),
                 recall: Recall {
                     ms: count("oldest_recall_ms"),
                     client: count("oldest_recall_client"),
@@ -131,6 +137,8 @@ struct Told {
     example: u64,
     /// Shards that are its own by the map, and that it does not serve.
     unserved: u64,
+    /// Changes of what somebody else still held a lease of.
+    broken: u64,
     recall: Recall,
 }
 
@@ -159,6 +167,14 @@ fn recall_check(status: &StatusReply, node: &NodeEntry, told: Told) -> Option<Ch
     let hint = "its process or machine stands still, or is not reached; changes go on without it after 8.3 s at most. \
                 Find FILE by `find MOUNT -inum N`; a mount with leases = \"off\" holds up nobody";
     Some(check(Verdict::Warning, "leases", &node.alias, detail, hint))
+}
+
+fn broken_check(node: &NodeEntry, told: Told) -> Option<Check> {
+    let detail =
+        format!("changed something {} times of which mounts still had a lease, since it began", told.broken);
+    let hint =
+        "a bug: programs may have seen what was old; report it with the logs of the server and of the mounts";
+    (told.broken > 0).then(|| check(Verdict::Error, "leases", &node.alias, detail, hint))
 }
 
 fn unserved_check(node: &NodeEntry, told: Told) -> Option<Check> {
@@ -443,7 +459,12 @@ mod tests {
     #[test]
     fn shards_that_nobody_serves_are_told() {
         let node = samples::status().nodes[0].node.clone();
-        assert_eq!(unserved_check(&node, Told::default()), None);
+        assert_eq!(
+            (unserved_check(&node, Told::default()), broken_check(&node, Told::default())),
+            (None, None)
+        );
+        let broken = broken_check(&node, Told { broken: 3, ..Told::default() }).unwrap();
+        assert!(broken.verdict == Verdict::Error && broken.detail.contains(" 3 times"), "{broken:?}");
         let found = unserved_check(&node, Told { unserved: 2, ..Told::default() }).unwrap();
         assert!(found.verdict == Verdict::Error && found.detail.starts_with("2 shards"), "{found:?}");
         assert!(found.subject == "metad-1" && found.hint.contains("log"));

@@ -82,6 +82,19 @@ fn state_checks(subject: &str, state: control::State) -> Vec<Check> {
             check(Verdict::Error, "mount", subject, detail, hint)
         })
         .collect();
+    if state.losses > 0 {
+        let detail = format!(
+            "lost something {} times that programs had been answered for and had not synced, since it was mounted",
+            state.losses
+        );
+        let hint = "its log says of which inodes and why (find MOUNT -inum N); the next fsync of each fails";
+        checks.push(check(Verdict::Warning, "mount", subject, detail, hint));
+    }
+    if state.looks_lost > 0 {
+        let detail = format!("{} times its count of what its kernel knows was wrong", state.looks_lost);
+        let hint = "a bug: programs may have seen what was old; report it, and mount with leases = \"off\"";
+        checks.push(check(Verdict::Error, "mount", subject, detail, hint));
+    }
     if state.drops_contents {
         let detail =
             "measures the network: contents of files that are made through it are dropped".to_owned();
@@ -171,6 +184,17 @@ mod tests {
         let json = serde_json::to_string(&root).unwrap();
         assert!(json.starts_with(r#"{"verdict":"ok","check":"mount","subject":"/","detail":"#), "{json}");
         assert!(mount_notes(Path::new("/nonexistent")).is_empty());
+    }
+
+    /// Goal: what a mount lost, and what it should never see, is told.
+    #[test]
+    fn losses_are_told() {
+        assert_eq!(state_checks("/mnt", control::State::default()), vec![]);
+        let state = control::State { losses: 3, looks_lost: 1, ..control::State::default() };
+        let found = state_checks("/mnt", state);
+        let said: Vec<_> = found.iter().map(|one| (one.verdict, &one.detail[..20])).collect();
+        let (lost, kept) = ("lost something 3 tim", "1 times its count of");
+        assert_eq!(said, [(Verdict::Warning, lost), (Verdict::Error, kept)]);
     }
 
     /// Goal: a machine that cannot mount, or whose kernel is old, is told what to do.

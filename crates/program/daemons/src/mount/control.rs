@@ -34,6 +34,8 @@ fn state(hands: &Hands) -> State {
             .map(|one| Wait { server: one.server, seconds: one.ms / 1_000, why: one.why })
             .collect(),
         drops_contents: hands.netbench.get().is_some(),
+        losses: shared.losses(),
+        looks_lost: shared.kernel.lost(),
     })
 }
 

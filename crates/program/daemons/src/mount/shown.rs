@@ -92,10 +92,10 @@ impl MountPages {
         let (held, counts, spared, bytes) = self.hands.shared.with(|shared| {
             (shared.leases.count(), shared.leases.counts(), shared.spared, shared.names.bytes())
         });
-        let ((_, told), lost_looks, (names, bumps, waits)) = self
-            .hands
-            .shared
-            .with(|shared| (shared.kernel.counts(), shared.kernel.lost(), shared.kernel.names.counts()));
+        let ((_, told), lost_looks, (names, bumps, waits), losses) = self.hands.shared.with(|shared| {
+            let kernel = &shared.kernel;
+            (kernel.counts(), kernel.lost(), kernel.names.counts(), shared.losses())
+        });
         let name = "skep_mount_answered_from_memory_total";
         let mut family = out.family(name, Kind::Counter, "Questions that no server was asked, by what for.");
         for (what, value) in [
@@ -131,6 +131,8 @@ impl MountPages {
         show("skep_mount_epoch_bumps_total", Kind::Counter, help, bumps);
         let help = "How often a change waited for the validity of a name.";
         show("skep_mount_name_waits_total", Kind::Counter, help, waits);
+        let help = "How often something was lost that programs had been answered for and had not synced.";
+        show("skep_mount_losses_total", Kind::Counter, help, losses);
         let lost = "How often the kernel did not know for long what it had been given; 0 but for a bug.";
         show("skep_mount_looks_lost_total", Kind::Counter, lost, lost_looks);
     }

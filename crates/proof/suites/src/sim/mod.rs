@@ -19,12 +19,15 @@ pub struct Arguments {
     /// Operations of each lane.
     #[arg(long)]
     steps: Option<u64>,
-    /// Run with a bug that must be found: no-sync, no-chunk-sync, answers-first, runs-retries or all.
+    /// Run with a bug that must be found: the name of a canary (a wrong one lists them), or all.
     #[arg(long)]
     canary: Option<String>,
     /// Only runs with leases, about names.
     #[arg(long)]
     leases: bool,
+    /// The same, about files that are written in small pieces.
+    #[arg(long)]
+    pieces: bool,
     /// Print the whole trace (with --seed).
     #[arg(long)]
     trace: bool,
@@ -55,6 +58,9 @@ fn command_line(arguments: &Arguments) -> Vec<String> {
     if arguments.leases {
         words.push("--leases".to_owned());
     }
+    if arguments.pieces {
+        words.push("--pieces".to_owned());
+    }
     if arguments.trace {
         words.push("--trace".to_owned());
     }
@@ -68,12 +74,27 @@ mod tests {
     /// Goal: what is asked for is passed on, and without a wish 400 seeds run.
     #[test]
     fn wishes_are_passed_on() {
-        let none =
-            Arguments { seeds: None, seed: None, steps: None, canary: None, leases: false, trace: false };
+        let none = Arguments {
+            seeds: None,
+            seed: None,
+            steps: None,
+            canary: None,
+            leases: false,
+            pieces: false,
+            trace: false,
+        };
         assert_eq!(command_line(&none), ["--seeds", "400"]);
-        let one = Arguments { seed: Some(7), steps: Some(9), trace: true, ..none };
-        assert_eq!(command_line(&one), ["--seeds", "400", "--seed", "7", "--steps", "9", "--trace"]);
-        let canary = Arguments { canary: Some("all".into()), seed: None, steps: None, trace: false, ..one };
+        let one = Arguments { seed: Some(7), steps: Some(9), pieces: true, trace: true, ..none };
+        let words = ["--seeds", "400", "--seed", "7", "--steps", "9", "--pieces", "--trace"];
+        assert_eq!(command_line(&one), words);
+        let canary = Arguments {
+            canary: Some("all".into()),
+            seed: None,
+            steps: None,
+            pieces: false,
+            trace: false,
+            ..one
+        };
         assert_eq!(command_line(&canary), ["--seeds", "400", "--canary", "all"]);
     }
 }

@@ -223,6 +223,11 @@ impl Shared {
         self.nodes.silences().map(waiting).collect()
     }
 
+    /// How often something was lost that programs had been answered for and had not synced.
+    pub fn losses(&self) -> u64 {
+        self.untold.newest()
+    }
+
     /// Something of it is lost that was acknowledged.
     pub(crate) fn loses(&mut self, ino: Ino) {
         self.lost_by([(ino, 0)]);

@@ -34,6 +34,8 @@ pub struct Leases {
     recalls: Recalls,
     busy: Busy,
     broken: u64,
+    /// Grants that there was no room for.
+    no_room: u64,
     /// Clients that were silent for too long, and whose leases ended by that.
     passed_over: u64,
     limits: Limits,
@@ -50,6 +52,8 @@ pub struct LeaseCounts {
     pub recalls: usize,
     /// See [`Leases::broken`].
     pub broken: u64,
+    /// Grants that there was no room for: too many holders of an inode, or leases of a client or of the group.
+    pub no_room: u64,
     /// Inodes that nobody is lent for a while.
     pub busy: usize,
     /// Clients whose leases ended because they were silent.
@@ -107,16 +111,17 @@ impl Leases {
     }
 
     /// May the answer to this request give a lease on `ino`?
-    pub fn may_grant(&self, to: u64, ino: Ino) -> bool {
+    fn may_grant(&self, to: u64, ino: Ino) -> bool {
         self.wishes(to).is_some_and(|client| {
-            let has_room = || {
-                self.holders.kept() < self.limits.leases
-                    && self.holders.count_of(client) < self.limits.leases_per_client
-                    && self.holders.of(ino).count() < self.limits.lease_holders
-            };
-            (!self.recalls.blocks(ino) || self.grants_while_recalling)
-                && (self.has(client, ino) || has_room())
+            (!self.recalls.blocks(ino) || self.grants_while_recalling) && self.has_room(client, ino)
         })
+    }
+
+    fn has_room(&self, client: ClientId, ino: Ino) -> bool {
+        self.has(client, ino)
+            || self.holders.kept() < self.limits.leases
+                && self.holders.count_of(client) < self.limits.leases_per_client
+                && self.holders.of(ino).count() < self.limits.lease_holders
     }
 
     /// Gives one, where it may be given.
@@ -127,6 +132,7 @@ impl Leases {
             return None;
         }
         if !self.may_grant(to, ino) {
+            self.no_room += u64::from(!self.has_room(client, ino));
             return None;
         }
         self.number += 1;
@@ -318,6 +324,7 @@ impl Leases {
             held: self.holders.count(),
             recalls: self.recalls.len(),
             broken: self.broken,
+            no_room: self.no_room,
             busy: self.busy.len(now),
             passed_over: self.passed_over,
         }
@@ -329,7 +336,7 @@ impl Leases {
     }
 
     /// Numbers for people. Changes wait for whoever has not confirmed a recall.
-    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 7] {
+    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 8] {
         let counts = self.counts(now);
         let oldest = self.recalls.first_out();
         let (ms, client, ino) =
@@ -338,6 +345,7 @@ impl Leases {
             ("leases", counts.held as u64),
             ("recalls", counts.recalls as u64),
             ("leases_broken", counts.broken),
+            ("leases_no_room", counts.no_room),
             ("busy_inodes", counts.busy as u64),
             ("oldest_recall_ms", ms),
             ("oldest_recall_client", client),
