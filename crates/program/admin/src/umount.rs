@@ -77,10 +77,9 @@ fn holders(point: &Path) -> Vec<Holder> {
     processes.filter_map(holder).collect()
 }
 
-/// Why it is busy and what to do.
-fn busy(point: &Path, mounts: &[MountEntry]) -> Failure {
-    let shown = point.display();
-    let mut text = format!("{shown} is busy:");
+/// Who uses it, a line each.
+fn users(point: &Path, mounts: &[MountEntry]) -> String {
+    let mut text = String::new();
     let below = mounts.iter().filter(|mount| mount.point != point && mount.point.starts_with(point));
     for mount in below.take(HOLDERS_MAX) {
         text.push_str(&format!("\n  {} is mounted at {}", mount.source, mount.point.display()));
@@ -94,9 +93,35 @@ fn busy(point: &Path, mounts: &[MountEntry]) -> Failure {
     }
     if holders.is_empty() && !rustix::process::geteuid().is_root() {
         text.push_str("\n  processes of other users: ask as root");
+    } else if text.is_empty() {
+        text.push_str("\n  somebody whom /proc does not show, such as a loop device or swap file on it");
     }
-    text.push_str("\nend them, or take it away with --lazy: they keep what they have open until they end");
-    Failure::new(text)
+    text
+}
+
+/// Why it is busy and what to do.
+fn busy(point: &Path, mounts: &[MountEntry]) -> Failure {
+    Failure::new(format!(
+        "{} is busy:{}\nend them, or take it away with --lazy: they keep what they have open until they end",
+        point.display(),
+        users(point, mounts)
+    ))
+}
+
+/// The kernel has ended a mount that was to go by force before it says that somebody uses it: what is left is of no use.
+fn detach_dead(point: &Path, users: &str) -> Outcome {
+    match take_away(point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, "-uz") {
+        // Its own process was faster.
+        Ok(()) | Err(Errno::INVAL) => {}
+        Err(e) => {
+            return Err(Failure::new(format!(
+                "{}: was ended, and cannot be unmounted: {e}",
+                point.display()
+            )));
+        }
+    }
+    eprintln!("ended under who used it, and gets errors from now on:{users}");
+    Ok(())
 }
 
 /// The mount's process, from the note that it leaves beside its sockets or in /run/skep.
@@ -136,8 +161,11 @@ pub fn run(args: &UmountArgs) -> Outcome {
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, args.lazy);
     flags.set(UnmountFlags::FORCE, args.force);
+    // What a dead mount had open is not named any more.
+    let users = if args.force { users(&point, &mounts) } else { String::new() };
     match take_away(&point, flags, if args.lazy { "-uz" } else { "-u" }) {
         Ok(()) => {}
+        Err(Errno::BUSY) if args.force => detach_dead(&point, &users)?,
         Err(Errno::BUSY) => return Err(busy(&point, &mounts)),
         Err(e) => return Err(Failure::new(format!("{}: cannot be unmounted: {e}", point.display()))),
     }
@@ -148,7 +176,10 @@ pub fn run(args: &UmountArgs) -> Outcome {
         }
         if process_exists(pid) {
             eprintln!(
-                "note: process {pid} of the mount still waits for servers: what was written last may not be synced yet"
+                "note: process {pid} of the mount goes on: it waits for servers, and what was written last may not be \
+                 synced yet; or a mount name space of somebody's own (a container) has the file system still: grep {} \
+                 /proc/*/mountinfo",
+                point.display()
             );
         }
     }

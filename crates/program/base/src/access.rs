@@ -196,18 +196,20 @@ fn source_addresses(source: &str) -> Result<Vec<Address>, String> {
 }
 
 /// Is a mount with this source certainly not one of the cluster with these addresses? So it is when both name sockets of
-/// this machine, and no common one. By names of hosts and ports it cannot be told: one host has many names.
+/// this machine, and no common one; or when the cluster, as one of `skep up`, names its socket and its port of 127.0.0.1,
+/// and the mount another such port. By names of hosts it cannot be told: one host has many names.
 pub fn is_of_another(source: &str, mgmtd: &[Address]) -> bool {
     let Ok(mounted) = source_addresses(source) else { return false };
-    let sockets = |of: &[Address]| -> Vec<PathBuf> {
-        let socket = |address: &Address| match address {
-            Address::Unix(path) => Some(path.clone()),
-            Address::Tcp { .. } => None,
-        };
-        of.iter().filter_map(socket).collect()
+    let is_socket = |address: &&Address| matches!(address, Address::Unix(_));
+    let is_here = |address: &&Address| matches!(address, Address::Tcp { host, .. } if host == "127.0.0.1");
+    let is_none_of = |kind: &dyn Fn(&&Address) -> bool| {
+        let mut of_kind = mounted.iter().filter(kind).peekable();
+        of_kind.peek().is_some()
+            && mgmtd.iter().any(|one| kind(&one))
+            && !of_kind.any(|one| mgmtd.contains(one))
     };
-    let (mounted, asked) = (sockets(&mounted), sockets(mgmtd));
-    !mounted.is_empty() && !asked.is_empty() && !mounted.iter().any(|socket| asked.contains(socket))
+    let is_by_socket = mounted.iter().any(|one| is_socket(&one));
+    mgmtd.iter().any(|one| is_socket(&one)) && is_none_of(if is_by_socket { &is_socket } else { &is_here })
 }
 
 /// A cluster that answers.
@@ -403,7 +405,7 @@ mod tests {
         assert!(addresses("tmpfs").is_err());
     }
 
-    /// Goal: a mount is another cluster's only when its socket says so; one that cannot be told counts as the cluster's.
+    /// Goal: a mount is another cluster's only when its socket or port says so; one that cannot be told counts as the cluster's.
     #[test]
     fn whose_mounts() {
         let asked: Vec<Address> =
@@ -414,15 +416,16 @@ mod tests {
             // The port was another cluster's before.
             ("unix:/e/run/m.sock,127.0.0.1:5:/", true),
             ("unix:/e/run/m.sock,127.0.0.1:6:/sub", true),
-            ("127.0.0.1:6:/", false),
+            ("127.0.0.1:5:/", false),
+            ("127.0.0.1:6:/", true),
             ("mgmt1:/", false),
             ("what", false),
         ] {
             assert_eq!(is_of_another(source, &asked), another, "{source}");
         }
-        assert!(
-            !is_of_another("unix:/e/run/m.sock:/", &asked[1..]) && !is_of_another("unix:/e/m.sock:/", &[])
-        );
+        for source in ["unix:/e/run/m.sock:/", "127.0.0.1:6:/"] {
+            assert!(!is_of_another(source, &asked[1..]) && !is_of_another(source, &[]));
+        }
     }
 
     /// Goal: a time-out in which nothing can answer is refused, as it would be taken for silence.

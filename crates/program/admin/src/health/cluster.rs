@@ -289,7 +289,7 @@ fn registry_checks(status: &StatusReply) -> Vec<Check> {
     checks.push(shard_check(status));
     checks.extend(idle_check(status));
     checks.extend(status.sessions.iter().map(session_check));
-    checks.extend(status.evictions.iter().map(eviction_check));
+    checks.extend(status.evictions.iter().map(|one| eviction_check(one, &status.sessions)));
     checks
 }
 
@@ -307,13 +307,16 @@ fn served_check(target: &TargetEntry, node: &str) -> Option<Check> {
     (!target.served).then(|| check(Verdict::Error, "target", alias, detail, &hint))
 }
 
-fn eviction_check(eviction: &EvictionStatus) -> Check {
+/// Worth a warning as long as nothing is mounted there again: somebody may wait for that machine.
+fn eviction_check(eviction: &EvictionStatus, sessions: &[SessionStatus]) -> Check {
+    let is_back = |one: &SessionStatus| one.host == eviction.host && one.mount == eviction.mount;
+    let verdict = if sessions.iter().any(is_back) { Verdict::Note } else { Verdict::Warning };
     let subject = format!("{}:{}", eviction.host, eviction.mount);
     let EvictionStatus { client, why, ago_ms, .. } = eviction;
     let text = format!("client {client} was evicted {} ago: {why}", ago(Some(*ago_ms)));
     let hint = "told for a day; a mount that lives has a new session, and its log says whether anything written was lost; \
                 of one that died, what its programs had not fsynced may be";
-    check(Verdict::Warning, "eviction", &subject, text, hint)
+    check(verdict, "eviction", &subject, text, hint)
 }
 
 fn session_check(session: &SessionStatus) -> Check {

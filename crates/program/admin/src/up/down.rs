@@ -33,7 +33,11 @@ pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
             of_kind.iter().filter_map(|service| process::living(&service.pid_file)).collect();
         let is_mount = kind == Kind::Mount;
         if stop(living, if is_mount { mount_limit } else { STOP_LIMIT }) > 0 && is_mount {
-            eprintln!("note: the mount was killed: what was written last may not be synced yet");
+            let point = cluster.mount_point.display();
+            eprintln!(
+                "note: the mount was killed, for somebody uses it still (a mount name space of its own, as of a container: \
+                 grep {point} /proc/*/mountinfo); what was answered for is with the servers"
+            );
         }
         for service in of_kind {
             process::forget(&service.pid_file);

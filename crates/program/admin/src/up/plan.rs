@@ -9,6 +9,7 @@ use skep_base::{Failure, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use toml::{Table, Value};
 
 /// Ports are taken from here on: below those that the kernel gives to outgoing connections.
@@ -105,17 +106,34 @@ fn free_port(service: &ServicePlan, groups: u32, seed: u16, taken: &BTreeSet<u16
         .ok_or_else(|| Failure::new(format!("no free port on 127.0.0.1 from {PORT_FIRST} to {PORT_LAST}")))
 }
 
+/// How long a killed process is waited for, whose sockets the kernel closes some milliseconds behind its end.
+pub const DYING: Duration = Duration::from_secs(3);
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
 fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
+/// Are these ports free before `deadline`?
+fn get_free(mut ports: impl Iterator<Item = u16>, deadline: Instant) -> bool {
+    ports.all(|port| {
+        while !is_free(port) && Instant::now() < deadline {
+            std::thread::sleep(LOOK_PAUSE);
+        }
+        is_free(port)
+    })
+}
+
 /// A port for every server that has none, one for the metrics of every service, and new ones for those
-/// of `stopped` whose port somebody else has taken since. Says which changed: (old, new).
+/// of `stopped` whose port somebody else has taken since, and keeps for longer than `patience`: mounts know it, so it
+/// moves only if it must. Says which changed: (old, new).
 pub fn assign_ports(
     services: &[ServicePlan],
     stopped: impl Fn(&ServicePlan) -> bool,
+    patience: Duration,
     cluster: &mut ClusterFile,
 ) -> Outcome<Vec<(u16, u16)>> {
+    let deadline = Instant::now() + patience;
     let mut seed = [0; 2];
     getrandom::fill(&mut seed).map_err(|e| Failure::local("random source of the kernel", e))?;
     let mut changed = Vec::new();
@@ -130,7 +148,7 @@ pub fn assign_ports(
     for (service, http) in servers.chain(services.iter().map(|service| (service, true))) {
         let ports = if http { &mut cluster.http } else { &mut cluster.ports };
         let old = ports.get(&service.name).copied();
-        let all_free = |first| ports_of(service, first, groups).all(is_free);
+        let all_free = |first| get_free(ports_of(service, first, groups), deadline);
         if old.is_some_and(|port| !stopped(service) || all_free(port)) {
             continue;
         }
@@ -315,15 +333,32 @@ mod tests {
             http: BTreeMap::new(),
             ..cluster()
         };
-        assert!(assign_ports(&services, |_| false, &mut cluster).unwrap().is_empty());
+        let none = Duration::ZERO;
+        assert!(assign_ports(&services, |_| false, none, &mut cluster).unwrap().is_empty());
         assert_eq!((cluster.ports["mgmtd"], cluster.ports.len(), cluster.http.len()), (taken, 3, 4));
         let all: BTreeSet<_> = cluster.ports.values().chain(cluster.http.values()).collect();
         assert_eq!(all.len(), 7, "a port is promised twice");
-        let changed = assign_ports(&services, |_| true, &mut cluster).unwrap();
+        let changed = assign_ports(&services, |_| true, none, &mut cluster).unwrap();
         let ports = &cluster.ports;
         assert_eq!(changed, [(taken, ports["mgmtd"])]);
         let text = with_ports(&format!("a = \"127.0.0.1:{taken}\", \"127.0.0.1:{taken}1\""), &changed);
         assert_eq!(text, format!("a = \"127.0.0.1:{}\", \"127.0.0.1:{taken}1\"", ports["mgmtd"]));
+    }
+
+    /// Goal: who was killed a moment ago has its port again, though its sockets outlive it for a while.
+    #[test]
+    fn ports_of_the_dying_are_waited_for() {
+        let services = services(Path::new("/d"), 1, 1);
+        let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let taken = holder.local_addr().unwrap().port();
+        let mut cluster = ClusterFile { ports: BTreeMap::from([("mgmtd".to_owned(), taken)]), ..cluster() };
+        let dies = std::thread::spawn(move || {
+            std::thread::sleep(10 * LOOK_PAUSE);
+            drop(holder);
+        });
+        let changed = assign_ports(&services, |_| true, Duration::from_secs(60), &mut cluster).unwrap();
+        assert_eq!((changed, cluster.ports["mgmtd"]), (vec![], taken));
+        dies.join().unwrap();
     }
 
     /// Goal: a directory too deep for Unix sockets is served over TCP alone.

@@ -151,7 +151,14 @@ fn prepare(place: &Place, cluster: &mut ClusterFile, services: &[ServicePlan]) -
         }
     }
     let stopped = |service: &ServicePlan| process::living(&service.pid_file).is_none();
-    let changed = plan::assign_ports(services, stopped, cluster)?;
+    let changed = plan::assign_ports(services, stopped, plan::DYING, cluster)?;
+    for (old, new) in &changed {
+        eprintln!(
+            "127.0.0.1:{old} is taken by somebody else: it is {new} from now on, also in {}/etc; whoever names the old one \
+             (mounts made by hand, scrapers) must name that",
+            dir.display()
+        );
+    }
     cluster.mgmtd = plan::mgmtd_addresses(dir, &cluster.ports);
     plan::write_configs(dir, cluster, services, &changed, cluster.moved_from.is_some())?;
     cluster.write(dir)

@@ -385,8 +385,9 @@ fn tell_by_itself(hands: &Arc<Hands>, number: usize) {
     }
 }
 
-/// SIGTERM and SIGINT unmount. A busy mount is detached: it ends with its last user. What was detached before is left to
-/// its users, and so is what was mounted in its place since: it is not this process's.
+/// SIGTERM and SIGINT unmount. From then on nothing stays here that would go with the process, for who cannot wait kills it. A
+/// busy mount is detached: it ends with its last user. What was detached before is left to its users, and so is what was
+/// mounted in its place since: it is not this process's.
 fn unmount_when_told(stop: &Stop, mounted: &Unmounter, target: &Path, hands: &Hands) {
     while !stop.wait(STOP_SLICE) {
         if hands.has_ended() {
@@ -396,6 +397,8 @@ fn unmount_when_told(stop: &Stop, mounted: &Unmounter, target: &Path, hands: &Ha
     if let Some(netbench) = hands.netbench.get() {
         netbench.end();
     }
+    hands.shared.with(Shared::keeps_no_more);
+    hands.is_asked();
     let Err(busy) = mounted.unmount(false) else { return };
     warning!("{}: {busy}: detached, it ends when its last user does", target.display());
     if let Err(e) = mounted.unmount(true) {

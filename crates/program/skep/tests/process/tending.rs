@@ -14,6 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 fn health(cluster: &Cluster, words: &[&str]) -> (i32, String) {
@@ -175,6 +176,54 @@ fn mounts_end_tidily() {
     let down = cluster.run(["down", "--dir", cluster.dir().to_str().unwrap()]).unwrap();
     let said = String::from_utf8_lossy(&down.stderr).into_owned();
     assert!(said.contains(&format!("{} is a mount of this cluster, too", other.display())), "{said}");
+}
+
+/// Goal: `skep down` under a program that goes on writing takes nothing away that it was answered for, though its mount is killed
+/// in the end; the same of a mount that is told to end and is killed then; and `skep umount --force` says who lost it.
+#[test]
+fn what_was_answered_for_outlives_an_end_under_its_writer() {
+    let cluster = start(plan());
+    let length = |path: &Path| fs::metadata(path).unwrap().len();
+    // In chunks, so that small writes behind it stay with the mount for a while.
+    let first = bytes(1, 100_000);
+    let writes = |path: &Path, end: &mut dyn FnMut()| {
+        let mut file = File::create(path).unwrap();
+        let answered = AtomicU64::new(first.len() as u64);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                file.write_all(&first).unwrap();
+                while file.write_all(b"x").is_ok() {
+                    answered.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            patiently("it writes", || answered.load(Ordering::SeqCst) > 105_000).unwrap();
+            end();
+        });
+        answered.into_inner()
+    };
+    let point = cluster.second_mount("second", &[]).unwrap();
+    let daemon = cluster.mount_daemon(&point).unwrap();
+    let answered = writes(&point.join("ended"), &mut || {
+        daemon.signal(Signal::TERM).unwrap();
+        // The thread that waits for signals has done all it does when it is gone.
+        patiently("the signal is answered", || !has_thread(daemon.pid, "stop")).unwrap();
+        let file = cluster.mount().join("ended");
+        assert!(length(&file) > 100_000, "what it kept is told");
+        daemon.kill().unwrap();
+    });
+    let there = length(&cluster.mount().join("ended"));
+    assert!(there >= answered, "{answered} were answered for, {there} are there");
+    let point = cluster.second_mount("third", &[]).unwrap();
+    writes(&point.join("forced"), &mut || {
+        let ended = cluster.run(["umount", "--force", point.to_str().unwrap()]).unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() && said.contains("ended under who used it"), "{said}");
+        assert!(said.contains(&format!("process {}", std::process::id())) && !is_mounted(&point), "{said}");
+    });
+    let file = cluster.mount().join("file");
+    let answered = writes(&file, &mut || cluster.down().unwrap());
+    cluster.up().unwrap();
+    assert!(length(&file) >= answered, "{answered} were answered for, {} are there", length(&file));
 }
 
 fn has_thread(pid: u32, name: &str) -> bool {

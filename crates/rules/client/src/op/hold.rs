@@ -11,6 +11,7 @@ use crate::port::{Cell, Port};
 use crate::state::{Found, Heard, Inode, Moving, News, Shared, ToTell, Why, Word};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use skep_types::{Attr, ClientId, Errno, Ino, Millis, Mode, NodeId, SetAttr, ShardId, Timestamp};
 use skep_wire::meta::{AttrReply, Question, Tell};
 use skep_wire::{Refusal, Status};
@@ -375,6 +376,18 @@ impl Shared {
     pub(crate) fn held_attr(&self, ino: Ino, now: Millis) -> Option<Attr> {
         let inode = self.inodes.get(ino).filter(|inode| inode.is_held(now) && !inode.end_is_open())?;
         Some(inode.with_mark(inode.attr.clone()?))
+    }
+
+    /// The mount is to end, though programs may be in it for a while: nothing is kept from now on that would be lost with it, and
+    /// what is kept is told.
+    pub fn keeps_no_more(&mut self) {
+        self.limits.holds = false;
+        self.limits.gathers = false;
+        let is_held = |(ino, inode): (Ino, &Inode)| inode.hold.is_some().then_some(ino);
+        for ino in self.inodes.iter().filter_map(is_held).collect::<Vec<_>>() {
+            self.inodes.get_mut(ino).map(Inode::end_keeping);
+            self.holds.ask(ino, true);
+        }
     }
 
     /// What is to be told next, of servers to which no other lane tells something, and none of these.

@@ -310,7 +310,7 @@ impl Shared {
         let ino = open.attr.ino;
         // Of another term, or session, nobody was told that it is held.
         let is_current = reply.stamp.term == self.shards.term(ino.shard()) && reply.client == self.client();
-        let Some(room) = reply.stamp.holds.filter(|_| is_current) else { return false };
+        let Some(room) = reply.stamp.holds.filter(|_| is_current && self.limits.holds) else { return false };
         let good_until = self.hold_until(ino.shard(), now);
         let inode = self.inodes.entry(ino);
         inode.begin_hold(room, good_until);

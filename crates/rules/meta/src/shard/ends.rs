@@ -137,8 +137,10 @@ impl Shard {
         let result = match self.appendable(host, request, m)? {
             Err(refusal) => Err(refusal),
             Ok((generation, size, trims)) => {
+                // Who has not told what he has open may have written as well.
                 let live = self.opens.other_writers(m.ino, client)
-                    || is_open_ended(&self.writers, &host.sessions, m.ino);
+                    || is_open_ended(&self.writers, &host.sessions, m.ino)
+                    || !self.grace.knows_opens();
                 let looked = m.looked == self.term();
                 let behind = self.ends.take_behind(m.ino, client, looked);
                 let offset = if behind || live && !looked {

@@ -510,6 +510,34 @@ fn what_is_refused_is_lost() {
     assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
 }
 
+/// Goal: a mount that is to end, and is used still, tells what it keeps and keeps nothing more, also of what is being made just
+/// then: who kills it takes nothing away.
+#[test]
+fn a_mount_that_is_to_end_keeps_nothing() {
+    let cluster = cluster();
+    let (lane, _, teller) = holding(&cluster);
+    let file = block_on(make(&lane, b"f")).unwrap();
+    let ino = file.attr.ino;
+    write(&lane, &file, 0, b"bytes");
+    block_on(lane.setattr(ino, mode(0o600))).unwrap();
+    let mut create = pin!(make(&lane, b"g"));
+    cluster.borrow_mut().fail(Create::KIND, &[Fault::LateAnswer]);
+    while cluster.borrow().shard.names.len() < 2 {
+        assert!(step(create.as_mut()).is_pending());
+    }
+    assert_eq!((on_shard(&cluster, ino).mode, on_shard(&cluster, ino).size), (0o644, 0), "kept");
+    lane.shared.borrow_mut().keeps_no_more();
+    block_on(teller.tell_held());
+    assert_eq!((on_shard(&cluster, ino).mode, on_shard(&cluster, ino).size), (0o600, 5));
+    write(&lane, &file, 5, b" more");
+    let late = block_on(create).unwrap();
+    for (ino, mode_of) in [(ino, 0o640), (late.attr.ino, 0o604)] {
+        block_on(lane.setattr(ino, mode(mode_of))).unwrap();
+        assert_eq!(on_shard(&cluster, ino).mode, mode_of, "at once");
+    }
+    assert_eq!(on_shard(&cluster, ino).size, 10);
+}
+
 /// Goal: nothing is held without leases, by who does not wish so, or of what was there.
 #[test]
 fn only_new_files_are_held() {
