@@ -123,6 +123,26 @@ pub const AHEAD_BYTES_MAX: usize = 64 << 20;
 pub const AHEAD_KEPT_MS: u64 = 100;
 /// What was read ahead longer ago is read again; who pauses for so long does not read in order.
 pub const AHEAD_FOR_MS: u64 = 1_000;
+/// The read at a constant distance with which its next records are read ahead ...
+pub const STRIDE_RUN: u32 = 3;
+/// ... and, where most of what was read so was not used, twice as late each time, up to this one.
+pub const STRIDE_RUN_MAX: u32 = 64;
+/// Records that are read together first, with the one that is asked for; then twice as many each time that all are used ...
+pub const STRIDE_FIRST: usize = 4;
+/// ... up to so many, of [`AHEAD_MAX`] bytes at most; never fewer than [`STRIDE_LEAST`].
+pub const STRIDE_MAX: usize = 32;
+/// See [`STRIDE_MAX`].
+pub const STRIDE_LEAST: usize = 2;
+/// Records that take longer than this together are half as many the next time; they grow no further from half of it on.
+pub const STRIDE_SLOW_MS: u64 = 100;
+/// Among so many records to come those are looked for that lie on targets of the one that is asked for.
+pub const STRIDE_SIGHT: usize = 128;
+/// Records that one handle has ahead, on all targets: so many times as many as it reads together at most.
+pub const STRIDE_ROUNDS: usize = 2;
+/// Bytes that one handle has ahead so, on all targets.
+pub const STRIDE_KEPT_MAX: usize = 4 * AHEAD_MAX;
+/// Records with no more between them than so many bytes are one request: it costs more than these do.
+pub const STRIDE_GAP: u64 = 8 << 10;
 /// Where too little is known of a file to read it ahead, that is asked for again after so long by each handle; then twice as long
 /// each time ...
 pub const AHEAD_ASK_MS: u64 = 200;
@@ -328,6 +348,9 @@ pub struct Limits {
     /// A fault on purpose: a chunk file that is shorter than was known has a hole there, though the file may have been cut since
     /// (*cut-read-as-hole*).
     pub canary_reads_cuts_as_holes: bool,
+    /// A fault on purpose: what was read ahead at a constant distance is used though others have changed it since
+    /// (*reads-old-records*).
+    pub canary_keeps_records: bool,
     /// A fault on purpose: what the kernel does not know yet counts as dropped (*answer-overtakes-notify*).
     pub canary_unknown_is_gone: bool,
 }
@@ -380,6 +403,7 @@ impl Default for Limits {
             ahead_bytes: AHEAD_BYTES_MAX,
             canary_keeps_ahead: false,
             canary_reads_cuts_as_holes: false,
+            canary_keeps_records: false,
             canary_unknown_is_gone: false,
         }
     }

@@ -12,6 +12,7 @@ use crate::limits::{CHUNK_MAX, CHUNK_MIN, EXTENTS_MAX, PIECE_SIZE, TARGETS_MAX};
 use crate::{Floors, Generation, Ino, LogPlace, PoolId, Stripe, TargetId};
 use crate::{byte_enum, record};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 byte_enum! {
     /// How the bytes of a stripe stand on its targets. Of the whole extent, since what is reckoned for its stripes
@@ -292,6 +293,26 @@ impl Layout {
         pieces
     }
 
+    /// The stripes that a range touches, one after the other, some again. `None`: nobody owns a part of it.
+    pub fn touched(&self, range: Range<u64>) -> impl Iterator<Item = Option<&Stripe>> + '_ {
+        let mut at = range.start;
+        core::iter::from_fn(move || {
+            if at >= range.end {
+                return None;
+            }
+            Some(match self.owner(at) {
+                Ok((extent, stripe, _, room)) => {
+                    at = at.saturating_add(room);
+                    extent.stripes.get(stripe)
+                }
+                Err(unowned) => {
+                    at = at.saturating_add(unowned.max(1));
+                    None
+                }
+            })
+        })
+    }
+
     /// Every stripe of the layout by the name of its chunk file.
     pub fn stripes(&self) -> impl Iterator<Item = (ChunkId, &Stripe)> + '_ {
         self.extents.iter().flat_map(Extent::named)
@@ -393,6 +414,24 @@ mod tests {
             assert_eq!(at, offset + len);
         }
         assert_eq!(layout.pieces(0, 4 * chunk).len(), 1, "one stripe: one request");
+    }
+
+    /// Goal: the stripes of a range are those of its pieces, in their order.
+    #[test]
+    fn a_range_touches_the_stripes_of_its_pieces() {
+        let layout = layout();
+        let chunk = u64::from(CHUNK_MIN);
+        for (offset, len) in [(0, 1), (10, 9 * chunk), (4 * chunk - 1, 2), (5 * chunk, 1), (3, 0)] {
+            let mut touched: Vec<Stripe> = layout.touched(offset..offset + len).flatten().copied().collect();
+            touched.dedup();
+            let mut of_pieces: Vec<Stripe> =
+                layout.pieces(offset, len).iter().map(|piece| piece.stripe).collect();
+            of_pieces.dedup();
+            assert_eq!(touched, of_pieces, "{offset}, {len}");
+        }
+        let unowned = Layout { extents: layout.extents[1..].to_vec(), ..layout };
+        assert_eq!(unowned.touched(0..4 * chunk).next(), Some(None));
+        assert!(unowned.touched(0..5 * chunk).any(|stripe| stripe.is_some()));
     }
 
     /// Goal: local_size and file_size agree: the longest chunk file gives the size back.

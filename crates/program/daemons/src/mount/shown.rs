@@ -111,6 +111,17 @@ impl MountPages {
         ] {
             family.value(&[("what", what)], value);
         }
+        let fetched = self.hands.shared.with(|shared| shared.aheads.fetched);
+        let help = "Bytes that were read ahead, by how programs read, and what became of them.";
+        let mut family = out.family("skep_mount_ahead_bytes_total", Kind::Counter, help);
+        for (how, what, value) in [
+            ("in_order", "fetched", fetched.in_order),
+            ("in_order", "used", fetched.in_order_used),
+            ("strided", "fetched", fetched.strided),
+            ("strided", "used", fetched.strided_used),
+        ] {
+            family.value(&[("how", how), ("what", what)], value);
+        }
         let mut show = |name: &str, kind: Kind, help: &str, value: u64| {
             out.family(name, kind, help).value(&[], value);
         };

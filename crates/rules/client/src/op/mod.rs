@@ -34,6 +34,7 @@ mod seal;
 mod seek;
 mod statfs;
 mod strays;
+mod strided;
 mod sync;
 mod temp;
 #[cfg(test)]

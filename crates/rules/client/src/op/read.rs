@@ -53,7 +53,7 @@ impl Seen {
 }
 
 /// How a read was answered.
-enum Filled {
+pub(super) enum Filled {
     Wholly,
     /// A chunk file ended before what was asked of it.
     WithHoles,
@@ -156,9 +156,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let window = match ahead {
             Ahead::Here(bytes, at) => return Some(copy_from(&bytes[at..], out)),
             Ahead::Wanted(window) => window,
+            Ahead::Strided(guess) => {
+                let guess = (guess, as_of?);
+                return Box::pin(self.read_strided((handle, ino), offset, out, guess)).await;
+            }
             Ahead::No => return None,
         };
-        let as_of = as_of?;
+        let (as_of, since) = (as_of?, self.port.now());
         let fetched = Box::pin(self.fetch_ahead(ino, offset, out.len(), window)).await;
         let boot = self.port.boot();
         let bytes = match fetched {
@@ -178,9 +182,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         let n = copy_from(&bytes, out);
         let now = self.port.now();
-        let (first, _dropped) = self
-            .shared
-            .with(|s| (s.aheads.put(handle, offset, Arc::new(bytes), as_of, now), s.aheads.take_dropped()));
+        let (first, _dropped) = self.shared.with(|s| {
+            let first = s.aheads.put(handle, (offset, n), Arc::new(bytes), as_of, (since, now));
+            (first, s.aheads.take_dropped())
+        });
         if first {
             self.port.work_waits();
         }
@@ -367,7 +372,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 }
 
-fn reading<'a>(piece: &Piece, into: &'a mut [u8]) -> Job<'a> {
+pub(super) fn reading<'a>(piece: &Piece, into: &'a mut [u8]) -> Job<'a> {
     let Piece { stripe, chunk, local_offset: offset, len, .. } = *piece;
     let target = copies::to_read(&stripe);
     let message = ReadChunk { target, chunk, offset, len: len as u32 };
@@ -376,7 +381,7 @@ fn reading<'a>(piece: &Piece, into: &'a mut [u8]) -> Job<'a> {
     job
 }
 
-fn copy_from(bytes: &[u8], out: &mut [u8]) -> usize {
+pub(super) fn copy_from(bytes: &[u8], out: &mut [u8]) -> usize {
     let n = bytes.len().min(out.len());
     out[..n].copy_from_slice(&bytes[..n]);
     n
@@ -409,7 +414,14 @@ impl Shared {
         boot: Millis,
     ) -> Look {
         let as_of = self.unchanged_since(ino, boot);
-        let ahead = self.aheads.reads(handle, offset, len, as_of, now);
+        let ahead = match (self.aheads.reads(handle, offset, len, as_of, now), as_of) {
+            (Ahead::No, Some(as_of)) => {
+                let layout = self.inodes.get(ino).and_then(|inode| inode.layout.as_deref());
+                let guesses = |layout| self.aheads.guesses(handle, (offset, len), (as_of.size, layout), now);
+                layout.map_or(Ahead::No, guesses)
+            }
+            (ahead, _) => ahead,
+        };
         self.spared.reads += u64::from(matches!(ahead, Ahead::Here(..)));
         let end = offset.saturating_add(len as u64);
         let asks = as_of.is_none() && self.wants_more(ino, end) && self.aheads.asks(handle, now);
@@ -444,7 +456,7 @@ impl Shared {
     }
 
     /// Has nothing of it changed since?
-    fn is_unchanged(&mut self, ino: Ino, as_of: AsOf, boot: Millis) -> bool {
+    pub(super) fn is_unchanged(&mut self, ino: Ino, as_of: AsOf, boot: Millis) -> bool {
         self.limits.canary_reads_cuts_as_holes || self.unchanged_since(ino, boot) == Some(as_of)
     }
 

@@ -29,12 +29,13 @@ mod shards;
 mod slot;
 mod stamps;
 mod strays;
+mod stride;
 mod untold;
 mod waits;
 mod wish;
 
 pub use acls::{Acl, Acls};
-pub use ahead::{Ahead, Aheads, AsOf, Place};
+pub use ahead::{Ahead, Aheads, AsOf, Fetched, Place};
 pub use closes::Closes;
 pub use gather::{Asking, Gathering, Moving, Put, Run, Stay};
 pub use ghosts::Ghosts;
@@ -61,6 +62,7 @@ pub use shards::Shards;
 pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
 pub use strays::{Stray, Strays};
+pub use stride::{Guess, place_in};
 pub use untold::Untold;
 use waits::Waits;
 pub use wish::{Given, Wish as HoldWish, Wished};
@@ -192,7 +194,8 @@ pub struct Shared {
 impl Shared {
     /// A mount that knows nothing yet.
     pub fn new(limits: Limits) -> Self {
-        let aheads = Aheads::new(limits.ahead_bytes);
+        let mut aheads = Aheads::new(limits.ahead_bytes);
+        aheads.canary_keeps_records = limits.canary_keeps_records;
         Self { leases: Leases::new(&limits), names: Names::new(&limits), aheads, limits, ..Self::default() }
     }
 

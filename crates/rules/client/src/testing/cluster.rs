@@ -84,6 +84,8 @@ pub struct Cluster {
     pub sessions: u64,
     /// Targets on a server of their own.
     pub elsewhere: Vec<TargetId>,
+    /// A target that answers no read for so many milliseconds.
+    pub hangs: Option<(TargetId, u64)>,
     /// Targets that an administrator took out.
     pub removed: Vec<TargetId>,
     /// Who answers for the shards, in which epoch.
@@ -136,6 +138,7 @@ impl Default for Cluster {
             lines: Vec::new(),
             sessions: 0,
             elsewhere: Vec::new(),
+            hangs: None,
             removed: Vec::new(),
             seat: Lead { node: METAD, epoch: 1 },
             told: (Lead { node: METAD, epoch: 1 }, ShardState::Active),
@@ -267,6 +270,11 @@ impl Cluster {
             }
             _ => {
                 let request = StorageRequest::decode(call.kind, &mut r).unwrap().unwrap();
+                if let (StorageRequest::ReadChunk(read), Some((target, ms))) = (&request, self.hangs)
+                    && read.target == target
+                {
+                    self.now += ms;
+                }
                 if let Some(clock) = &mut self.targets.clock {
                     clock.ms = self.now;
                 }
