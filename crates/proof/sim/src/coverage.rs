@@ -70,6 +70,7 @@ pub const MARKERS: &[&str] = &[
     "two clients wanted one name",
     "a create came too late and looked again",
     "a number was read that had been read ahead",
+    "a number was read that had been read ahead at a distance",
     "a reply was applied late",
     "a directory's lock was waited for",
     "a known name led elsewhere",

@@ -37,6 +37,7 @@ mod port;
 mod program;
 mod queue;
 mod reckon;
+mod records;
 mod reopened;
 mod rivals;
 mod storaged;
@@ -166,6 +167,8 @@ pub enum Canary {
     ForgetsToldNames,
     /// What was read ahead is used though others have changed it since.
     ReadsOldAhead,
+    /// The same of records at a constant distance.
+    ReadsOldRecords,
     /// A shard answers about a file that another mount holds, and asks that afterwards.
     TellsBehindTheAnswer,
     /// A mount forgets who asked for a file before it knew that it holds it.
@@ -191,7 +194,7 @@ pub enum Canary {
 }
 
 impl Canary {
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 64] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -244,6 +247,7 @@ impl Canary {
         Self::ErasesLeasedOpen,
         Self::ForgetsToldNames,
         Self::ReadsOldAhead,
+        Self::ReadsOldRecords,
         Self::TellsBehindTheAnswer,
         Self::HoldsWhatWasAsked,
         Self::ToldTwice,
@@ -297,7 +301,7 @@ impl Canary {
             }
             Self::RepeatsOnAnyLine | Self::CutReadAsHole => Some(Theme::LateTrims),
             Self::CreateOpens | Self::BelievesNames | Self::BelievesAttributes => Some(Theme::Names),
-            Self::ReadsOldAhead => Some(Theme::Pages),
+            Self::ReadsOldAhead | Self::ReadsOldRecords => Some(Theme::Pages),
             _ if self.is_of_leases() => Some(Theme::Names),
             _ => None,
         }
@@ -358,6 +362,7 @@ impl Canary {
             Self::ErasesLeasedOpen => "erases-leased-open",
             Self::ForgetsToldNames => "forgets-told-names",
             Self::ReadsOldAhead => "reads-old-ahead",
+            Self::ReadsOldRecords => "reads-old-records",
             Self::TellsBehindTheAnswer => "tells-behind-the-answer",
             Self::HoldsWhatWasAsked => "holds-what-was-asked",
             Self::ToldTwice => "told-twice",

@@ -14,7 +14,7 @@ use skep_wire::Message;
 use skep_wire::meta::{
     Close, Create, GetAttr, Link, List, Lookup, MakeNode, RemoveDir, Rename, Tell, Unlink,
 };
-use skep_wire::storage::WriteChunk;
+use skep_wire::storage::{ReadChunk, WriteChunk};
 
 /// Tells this drawing from all others of a seed.
 const SALT: u64 = 0x4d4f_4d45;
@@ -44,6 +44,10 @@ const OVERTAKEN_MS: u64 = 200;
 const LATE_CLOSES: u64 = 300;
 /// ... for up to so long.
 const LATE_CLOSE_MS: u64 = 200;
+/// Of a thousand reads of chunk files so many are held up ...
+const LATE_READS: u64 = 200;
+/// ... for up to so long: what is cut meanwhile is cut there before they come.
+const LATE_READ_MS: u64 = 1_500;
 /// Of a thousand answers to who tells what was held so many are lost.
 const IN_VAIN: u64 = 500;
 /// Of a hundred writes that stay with their mount so many stick on their way to a target.
@@ -75,6 +79,8 @@ pub enum Moment {
     Reopened,
     /// Files are read in order, past the pages, while others write to them now and then.
     InOrder,
+    /// They are read at a constant distance, while others write to them now and then, and cut them.
+    Strided,
     /// Answers to creates are held up, and others look at what they made before its mount knows that it holds it.
     Asked,
     /// The answer to who tells what a mount has held is lost, and who told gives up; others change the file meanwhile.
@@ -101,6 +107,7 @@ impl Moment {
             Some(Canary::AnswerOvertakesNotify) => return Some(Self::Unapplied),
             Some(Canary::ErasesLeasedOpen) => return Some(Self::Reopened),
             Some(Canary::ReadsOldAhead) => return Some(Self::InOrder),
+            Some(Canary::ReadsOldRecords) => return Some(Self::Strided),
             Some(Canary::HoldsWhatWasAsked) => return Some(Self::Asked),
             Some(Canary::ToldTwice) => return Some(Self::ToldAgain),
             Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {
@@ -133,6 +140,7 @@ impl Moment {
             Self::Overtaken,
             Self::Reopened,
             Self::InOrder,
+            Self::Strided,
             Self::Asked,
             Self::ToldAgain,
         ];
@@ -162,7 +170,9 @@ impl Moment {
     /// What a lane does among all others.
     pub fn deed(self, rng: &mut Rng) -> u64 {
         let deeds = match self {
-            Self::LastAnswer | Self::GivenUp | Self::Overtaken | Self::InOrder => return rng.below(ANY),
+            Self::LastAnswer | Self::GivenUp | Self::Overtaken | Self::InOrder | Self::Strided => {
+                return rng.below(ANY);
+            }
             Self::Forgotten => FORGOTTEN_DEEDS,
             Self::Renamed => RENAMED_DEEDS,
             Self::Unapplied | Self::Held => HELD_DEEDS,
@@ -186,7 +196,7 @@ impl Moment {
 
     /// What programs do in such a seed.
     pub fn theme(self) -> Theme {
-        if self == Self::InOrder { Theme::Pages } else { Theme::Names }
+        if matches!(self, Self::InOrder | Self::Strided) { Theme::Pages } else { Theme::Names }
     }
 
     /// For how long leases hold in this seed.
@@ -273,6 +283,10 @@ impl Hub {
 
     /// For how long a request of this kind, and what its lane sends behind it, is held up on its way.
     pub fn holds_up(&mut self, kind: u16) -> u64 {
+        if self.is_about(Moment::Strided) && kind == ReadChunk::KIND && !self.calm {
+            let is_late = self.permille(LATE_READS);
+            return if is_late { self.rng.below(LATE_READ_MS) } else { 0 };
+        }
         let may = self.is_about(Moment::Reopened) && kind == Close::KIND && !self.calm;
         if !may || !self.permille(LATE_CLOSES) {
             return 0;
@@ -373,6 +387,7 @@ mod tests {
             Moment::Overtaken,
             Moment::Reopened,
             Moment::InOrder,
+            Moment::Strided,
             Moment::Asked,
             Moment::ToldAgain,
             Moment::Gathering,

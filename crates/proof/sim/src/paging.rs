@@ -1,6 +1,7 @@
 //! What lanes do to the files that all read through their kernels' pages: a number that goes up under a lock, and a
 //! tail that grows. Nobody sees zeros where somebody wrote, nor an old number under the lock or after an open.
 
+use crate::hub::LaneId;
 use crate::kernel::{Found, PAGE, kernel};
 use crate::moments::Moment;
 use crate::program::{Actor, Failed, session_of};
@@ -11,28 +12,48 @@ use skep_types::{Errno, Ino};
 use skep_wire::meta::{LockKind, LockSpace, LockWish, OpenMode};
 
 /// Bytes of the number at the start.
-const NUMBER: usize = 16;
+pub(crate) const NUMBER: usize = 16;
 /// Bytes that one step adds.
 const LENGTHS: [u64; 5] = [0, 7, 90, 900, 5_000];
+/// Where who reads at a constant distance is to find some records.
+const LONG: [u64; 5] = [0, 7, 900, 15_000, 30_000];
+/// Of a hundred programs that lengthen a file there so many leave it to the system to sync that.
+const UNSYNCED: u64 = 50;
 /// Where who reads in order is to find a file as it was, but for its number.
 const FEW: [u64; 5] = [0, 0, 0, 7, 900];
 /// The tail grows no longer than this: out of the metadata, over a few chunks.
 const TAIL_MAX: u64 = 150_000;
 /// Of a hundred programs so many read in order, where that is what a seed is about.
 const IN_ORDER: u64 = 80;
+/// The same of records.
+const IN_RECORDS: u64 = 60;
 /// Looks of one reader.
-const LOOKS: u64 = 6;
+pub(crate) const LOOKS: u64 = 6;
 
 /// What is known of such a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Paged {
     pub ino: Ino,
     /// Last number whose fsync was answered, and the end of the file then.
-    acked: (u64, u64),
+    pub(crate) acked: (u64, u64),
     /// Last number whose write was answered, and how many power cuts there had been when it began.
     written: (u64, usize),
     /// Last number that somebody began to write.
     tried: u64,
+    /// Every byte up to there was written, synced or not, and how many power cuts there had been when that began.
+    pub(crate) full: (u64, usize),
+    /// Cuts that have begun, ...
+    pub(crate) cuts: u64,
+    /// ... of which the last one may have come, or come later.
+    pub(crate) is_in_doubt: bool,
+    /// Records for this lane, and what is guessed to be read next, are on their way.
+    pub(crate) guesses: Option<LaneId>,
+    /// It was cut there, and nobody has begun to lengthen it since.
+    pub(crate) cut: Option<u64>,
+    /// So often somebody began to lengthen it, ...
+    pub(crate) grown: u64,
+    /// ... of which the last one may not have, or later.
+    pub(crate) grows: bool,
 }
 
 impl Paged {
@@ -42,16 +63,17 @@ impl Paged {
     }
 }
 
-fn letter(at: u64) -> u8 {
+pub(crate) fn letter(at: u64) -> u8 {
     b'a' + (at % 23) as u8
 }
 
-fn wish(lane: u32, kind: Option<LockKind>) -> LockWish {
+pub(crate) fn wish(lane: u32, kind: Option<LockKind>) -> LockWish {
     let owner = u64::from(lane) + 1;
     LockWish { owner, pid: 0, space: LockSpace::Whole, kind, start: 0, last: u64::MAX }
 }
 
-const READ: OpenHow = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
+pub(crate) const READ: OpenHow =
+    OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
 
 impl Actor {
     /// One of the things that programs do with such a file.
@@ -62,25 +84,42 @@ impl Actor {
             hub.at_step.insert(self.id, 0);
             let file = hub.rng.below(2) as usize;
             let reads_on = hub.is_about(Moment::InOrder) && hub.rng.percent(IN_ORDER);
-            (file, if reads_on { 9 } else { hub.rng.below(10) })
+            let reads_records = hub.is_about(Moment::Strided) && hub.rng.percent(IN_RECORDS);
+            (
+                file,
+                if reads_records {
+                    10
+                } else if reads_on {
+                    9
+                } else {
+                    hub.rng.below(10)
+                },
+            )
         };
         let Some(Paged { ino, .. }) = self.hub.borrow().fields.paged.get(file).copied() else {
             return Ok(());
         };
         match what {
             0..=3 => self.add_one(file, ino).await,
+            // Where its end moves, nobody follows it.
+            7..=8 if self.hub.borrow().is_about(Moment::Strided) => self.add_one(file, ino).await,
+            5..=6 if self.hub.borrow().is_about(Moment::Strided) => {
+                self.cut_only(file, ino).await;
+                Ok(())
+            }
             4..=6 => self.open_and_look(file, ino).await,
             7..=8 => self.follow(file, ino).await,
-            _ => self.read_on(file, ino).await,
+            9 => self.read_on(file, ino).await,
+            _ => self.read_records(file, ino).await,
         }
     }
 
-    fn paged(&self, file: usize) -> Paged {
+    pub(crate) fn paged(&self, file: usize) -> Paged {
         self.hub.borrow().fields.paged[file]
     }
 
     /// What this lane was told counts: its session lives, and is the one from before.
-    fn counts(&self, session: Option<skep_types::ClientId>) -> bool {
+    pub(crate) fn counts(&self, session: Option<skep_types::ClientId>) -> bool {
         let living = session.is_some_and(|client| self.hub.borrow().fields.living.contains(&client));
         living && session_of(&self.shared) == session
     }
@@ -169,13 +208,19 @@ impl Actor {
         if !self.counts(session) {
             return Ok(());
         }
-        let (number, len) = {
+        let cuts = self.cuts(self.end_of(file));
+        let (number, len, syncs) = {
             let hub = &mut *self.hub.borrow_mut();
             let is_long = hub.is_about(Moment::InOrder) && end > u64::from(INLINE_DEFAULT);
-            let len = hub.rng.pick(if is_long { &FEW } else { &LENGTHS });
+            let len = hub.rng.pick(match () {
+                () if hub.is_about(Moment::Strided) => &LONG,
+                () if is_long => &FEW,
+                () => &LENGTHS,
+            });
             let paged = &mut hub.fields.paged[file];
             paged.tried += 1;
-            (paged.tried, if end + len > TAIL_MAX { 0 } else { len })
+            let len = if cuts || end + len > TAIL_MAX { 0 } else { len };
+            (paged.tried, len, !hub.is_about(Moment::Strided) || len == 0 || !hub.rng.percent(UNSYNCED))
         };
         let start = end.max(NUMBER as u64);
         let tail: Vec<u8> = (start..start + len).map(letter).collect();
@@ -184,22 +229,46 @@ impl Actor {
             self.put(handle, ino, 0, format!("{number:0NUMBER$}").as_bytes()).await?;
             self.is_written(file, (number, cuts), session);
             if len > 0 {
+                self.lengthens(file);
                 self.put(handle, ino, start, &tail).await?;
+                self.is_longer(file, (start + len, cuts), session);
             }
-            self.lane.fsync(handle).await
+            if syncs { self.lane.fsync(handle).await } else { Ok(()) }
         };
         let written = written.await;
         let counts = self.counts(session);
-        let hub = &mut *self.hub.borrow_mut();
-        hub.say(format_args!(
+        self.hub.borrow_mut().say(format_args!(
             "{} wrote {number} and {len} bytes at {start} of paged file {file}: {written:?}",
             self.id
         ));
-        if written.is_ok() && counts {
+        if written.is_ok() && counts && syncs {
+            let hub = &mut *self.hub.borrow_mut();
             hub.coverage.hit("a number went up under a lock");
             hub.fields.paged[file].acked = (number, start + len);
         }
+        if written.is_ok() && counts && cuts {
+            self.cut(file, ino, handle, session).await;
+        }
         Ok(())
+    }
+
+    fn lengthens(&self, file: usize) {
+        let paged = &mut self.hub.borrow_mut().fields.paged[file];
+        (paged.cut, paged.grown, paged.grows) = (None, paged.grown + 1, true);
+    }
+
+    fn is_longer(&self, file: usize, (end, cuts): (u64, usize), session: Option<skep_types::ClientId>) {
+        if self.counts(session) {
+            let paged = &mut self.hub.borrow_mut().fields.paged[file];
+            let before = if paged.full.1 == cuts { paged.full.0 } else { 0 };
+            (paged.full, paged.grows) = ((end.max(before), cuts), false);
+        }
+    }
+
+    /// Every byte up to there was written, and none of them was lost.
+    pub(crate) fn end_of(&self, file: usize) -> u64 {
+        let Paged { acked, full: (end, cuts), .. } = self.paged(file);
+        acked.1.max(if cuts == self.hub.borrow().cuts.len() { end } else { 0 })
     }
 
     /// What a power cut took may be answered behind it.
@@ -210,7 +279,7 @@ impl Actor {
     }
 
     /// The newest number that whoever opens the file from now on finds at least, also where its writer has died.
-    fn newest(&self, file: usize) -> u64 {
+    pub(crate) fn newest(&self, file: usize) -> u64 {
         let Paged { acked, written: (written, cuts), .. } = self.paged(file);
         let is_there = cuts == self.hub.borrow().cuts.len();
         acked.0.max(if is_there { written } else { 0 })
@@ -314,9 +383,13 @@ impl Actor {
         handle: u64,
         session: Option<skep_types::ClientId>,
     ) -> Result<(), Failed> {
-        let end = self.paged(file).acked.1;
-        let mut byte = [0];
-        match self.lane.read(handle, end.saturating_sub(1), &mut byte).await {
+        let before = self.paged(file);
+        let (end, mut byte) = (before.acked.1, [0]);
+        let read = self.lane.read(handle, end.saturating_sub(1), &mut byte).await;
+        if before.is_in_doubt || self.paged(file).cuts != before.cuts {
+            return Ok(());
+        }
+        match read {
             Ok(n) if end > NUMBER as u64 && self.counts(session) && (n, byte[0]) != (1, letter(end - 1)) => {
                 self.fail(format!(
                     "{n} bytes, {byte:?}, are read at the end of paged file {file}: {end} bytes were synced"

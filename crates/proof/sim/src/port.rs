@@ -9,7 +9,7 @@ use skep_client::{Call, Dropped, MGMTD, Outcome, Port, Shared};
 use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, NodeId, Reader, Timestamp, Uuid};
 use skep_wire::Message;
 use skep_wire::meta::{Recalled, ShardCall};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -31,6 +31,8 @@ pub struct SimPort {
     pub lane: LaneId,
     /// For the session.
     pub shared: SharedRef,
+    /// What is done now is wanted until then.
+    pub wanted: Cell<Option<u64>>,
 }
 
 impl SimPort {
@@ -103,7 +105,8 @@ impl SimPort {
 
     fn patience_is_over(&self) -> bool {
         let hub = self.hub.borrow();
-        hub.cancelled.get(&self.lane).is_some_and(|at| *at <= hub.now)
+        let is_over = |at: u64| at <= hub.now;
+        hub.cancelled.get(&self.lane).copied().is_some_and(is_over) || self.wanted.get().is_some_and(is_over)
     }
 }
 
@@ -308,19 +311,18 @@ impl Port for SimPort {
         }
     }
 
-    /// All other lanes wait as long as it takes.
+    /// Of programs, and of who tells what is held. Housekeeping and who hears wait as long as it takes.
     fn wanted_for(&self, ms: Option<u64>) {
-        if self.lane.lane as usize != TELLER {
+        let lane = self.lane.lane as usize;
+        if lane >= LANES && lane != TELLER {
             return;
         }
         let hub = &mut *self.hub.borrow_mut();
-        match ms {
-            Some(ms) => {
-                let due = hub.now + ms;
-                hub.cancelled.insert(self.lane, due);
-                hub.timers.push((due, self.lane));
-            }
-            None => drop(hub.cancelled.remove(&self.lane)),
+        self.wanted.set(ms.map(|ms| hub.now + ms));
+        hub.timers.extend(self.wanted.get().map(|due| (due, self.lane)));
+        if lane == TELLER {
+            // No program waits there: it is given up with what it tells, and no longer.
+            hub.cancelled.remove(&self.lane);
         }
     }
 }

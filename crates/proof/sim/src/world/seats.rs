@@ -23,7 +23,7 @@ use skep_client::limits::{
 };
 use skep_client::{Lane, Limits, Shared};
 use skep_types::{Ino, Millis, NodeId, ShardId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -150,7 +150,8 @@ impl World {
 
     pub(super) fn lane(&self, life: u32, at: usize, shared: &SharedRef) -> (LaneId, Rc<SimLane>) {
         let id = LaneId { life, lane: at as u32 };
-        let port = |_| SimPort { hub: self.hub.clone(), lane: id, shared: shared.clone() };
+        let (hub, shared_too) = (self.hub.clone(), shared.clone());
+        let port = |_| SimPort { hub, lane: id, shared: shared_too, wanted: Cell::default() };
         match Lane::new(shared.clone(), port) {
             Ok(lane) => (id, Rc::new(lane)),
             // Slots number 256, a client here takes seven.
@@ -356,6 +357,7 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         ahead_bytes: if seed & 1024 == 0 { AHEAD_BYTES_MAX } else { AHEAD_FIRST },
         canary_reads_cuts_as_holes: canary == Some(Canary::CutReadAsHole),
         canary_keeps_ahead: canary == Some(Canary::ReadsOldAhead),
+        canary_keeps_records: canary == Some(Canary::ReadsOldRecords),
         canary_forgets_questions: canary == Some(Canary::HoldsWhatWasAsked),
         canary_tells_unput: canary == Some(Canary::BehindToldAsSynced),
         canary_reads_unput: canary == Some(Canary::ReadsPastTheRun),
