@@ -50,6 +50,7 @@ mod signals;
 mod sizes;
 mod sparse;
 mod start;
+mod strided;
 mod survey;
 mod tending;
 mod tune;
