@@ -143,6 +143,9 @@ pub const STRIDE_ROUNDS: usize = 2;
 pub const STRIDE_KEPT_MAX: usize = 4 * AHEAD_MAX;
 /// Records with no more between them than so many bytes are one request: it costs more than these do.
 pub const STRIDE_GAP: u64 = 8 << 10;
+/// Longer records are read alone where all their targets are on the machine of the mount: it copies them once, out of memory that
+/// they share, and so has them sooner than together with others.
+pub const STRIDE_NEAR_MAX: usize = 16 << 10;
 /// Where too little is known of a file to read it ahead, that is asked for again after so long by each handle; then twice as long
 /// each time ...
 pub const AHEAD_ASK_MS: u64 = 200;

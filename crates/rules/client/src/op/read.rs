@@ -4,13 +4,13 @@ use super::seal::{Place, Stuck};
 use super::write::transfers;
 use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::limits::{AHEAD_SMALL, ROUND_MAX, STALE_ROUNDS_MAX};
+use crate::limits::{AHEAD_SMALL, ROUND_MAX, STALE_ROUNDS_MAX, STRIDE_NEAR_MAX};
 use crate::port::{Cell, Port};
 use crate::state::{Ahead, AsOf, Handle, Inode, Shared, copies};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, Millis, Piece};
+use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, Millis, Piece, TargetId, Uuid};
 use skep_wire::meta::{OpenMode, OpenReply};
 use skep_wire::storage::{ReadChunk, ReadChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -415,7 +415,7 @@ impl Shared {
     ) -> Look {
         let as_of = self.unchanged_since(ino, boot);
         let ahead = match (self.aheads.reads(handle, offset, len, as_of, now), as_of) {
-            (Ahead::No, Some(as_of)) => {
+            (Ahead::No, Some(as_of)) if !self.is_at_hand(ino, offset, len) => {
                 let layout = self.inodes.get(ino).and_then(|inode| inode.layout.as_deref());
                 let guesses = |layout| self.aheads.guesses(handle, (offset, len), (as_of.size, layout), now);
                 layout.map_or(Ahead::No, guesses)
@@ -426,6 +426,20 @@ impl Shared {
         let end = offset.saturating_add(len as u64);
         let asks = as_of.is_none() && self.wants_more(ino, end) && self.aheads.asks(handle, now);
         Look { ahead, as_of, asks, dropped: self.aheads.take_dropped() }
+    }
+
+    /// Is it long, and with targets of this machine only?
+    fn is_at_hand(&self, ino: Ino, offset: u64, len: usize) -> bool {
+        let Some(inode) = self.inodes.get(ino).filter(|_| len > STRIDE_NEAR_MAX) else { return false };
+        let Some(layout) = inode.layout.as_deref() else { return false };
+        let mut touched = layout.touched(offset..offset.saturating_add(len as u64)).flatten();
+        touched.all(|stripe| self.is_near(copies::to_read(stripe)))
+    }
+
+    fn is_near(&self, target: TargetId) -> bool {
+        let machine = self.mounting.machine;
+        let node = self.map.target(target).and_then(|target| self.map.node(target.node));
+        machine != Uuid::default() && node.is_some_and(|node| node.machine == machine)
     }
 
     /// Might it be read ahead behind `end` if more were known of it?

@@ -36,6 +36,8 @@ pub const METAD_2: NodeId = NodeId(4);
 pub const STORAGED: NodeId = NodeId(2);
 /// Has the targets that are elsewhere.
 pub const STORAGED_2: NodeId = NodeId(3);
+/// Of all servers. A mount has another one, unless it says so.
+pub const MACHINE: Uuid = Uuid([7; 16]);
 
 /// What goes wrong with the next call of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -326,7 +328,7 @@ fn map(Cluster { removed, elsewhere, beside, told, apart, .. }: &Cluster) -> Map
         service,
         alias: format!("node-{node}"),
         addresses: Vec::new(),
-        machine: Uuid([0; 16]),
+        machine: MACHINE,
         reachability: Reachability::Online,
         incarnation: Incarnation(1),
     };

@@ -9,8 +9,8 @@ pub mod shard;
 mod target;
 
 pub use cluster::{
-    Cluster, FakeLane, Fault, METAD, METAD_2, block_on, ear_beside, heard, lane_beside, mount, mount_with,
-    mounted, step,
+    Cluster, FakeLane, Fault, MACHINE, METAD, METAD_2, block_on, ear_beside, heard, lane_beside, mount,
+    mount_with, mounted, step,
 };
 
 use skep_types::{Attr, Generation, Ino, Kind, ProjectId, Timestamp};

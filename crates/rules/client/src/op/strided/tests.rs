@@ -1,9 +1,9 @@
 //! Who reads at a constant distance waits seldom, and reads nothing that has changed meanwhile.
 
 use crate::Opened;
-use crate::limits::{AHEAD_FOR_MS, STRIDE_GAP, STRIDE_RUN};
+use crate::limits::{AHEAD_FOR_MS, STRIDE_GAP, STRIDE_NEAR_MAX, STRIDE_RUN};
 use crate::op::recalls::tests::{beside, cluster, holder, make};
-use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, mount, read, step, write};
+use crate::testing::{BOTH, Cluster, FakeLane, Fault, MACHINE, READ, block_on, mount, read, step, write};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -72,6 +72,21 @@ fn records_come_before_they_are_asked_for() {
     cluster.borrow_mut().now += AHEAD_FOR_MS;
     block_on(lane.housekeeping());
     assert!(lane.shared.borrow().aheads.is_empty());
+}
+
+/// Goal: long records of targets on the mount's own machine are read alone, short ones are not.
+#[test]
+fn what_is_at_hand_is_not_guessed() {
+    for (piece, guesses) in [(STRIDE_NEAR_MAX, true), (STRIDE_NEAR_MAX + 1, false)] {
+        let cluster = cluster();
+        let (file, (lane, _), _) = begun(&cluster, 0);
+        lane.shared.borrow_mut().mounting.machine = MACHINE;
+        for record in 0..8 {
+            let at = record * (piece + 2 * STRIDE_GAP as usize);
+            assert_eq!(read(&lane, &file, at as u64, piece), content()[at..at + piece]);
+        }
+        assert_eq!(lane.shared.borrow().spared.reads > 0, guesses, "{piece}");
+    }
 }
 
 /// Goal: nothing that was read ahead is shown when another mount may have written since, or when this one has cut the file.
