@@ -81,6 +81,18 @@ impl InitFlags {
             | Self::DONT_MASK.0,
     );
 
+    /// Of the two ways in which pages are kept current, where both are wanted, the one that this kernel is good for: it checks
+    /// them at each read if files that are opened past its cache can be mapped all the same, so that others need not go through
+    /// it; else they go on notification only.
+    fn one_way_of_pages(self, offered: InitFlags) -> InitFlags {
+        let both = Self::AUTO_INVAL_DATA | Self::EXPLICIT_INVAL_DATA;
+        match offered.contains(Self::DIRECT_IO_ALLOW_MMAP) {
+            _ if !self.contains(both) => self,
+            true => self & !Self::EXPLICIT_INVAL_DATA,
+            false => self & !Self::AUTO_INVAL_DATA,
+        }
+    }
+
     /// Whether all of `other` are in the set.
     #[must_use]
     pub fn contains(self, other: InitFlags) -> bool {
@@ -229,7 +241,7 @@ pub fn negotiate(body: &[u8], config: &InitConfig) -> InitStep {
             offer.major, offer.minor
         ));
     }
-    let wanted = config.wanted | InitFlags::REQUIRED;
+    let wanted = (config.wanted | InitFlags::REQUIRED).one_way_of_pages(offered);
     let agreed = Negotiated {
         minor: offer.minor.min(MINOR),
         wanted,
@@ -288,6 +300,24 @@ mod tests {
         assert_eq!(agreed.losses().collect::<Vec<_>>(), ["DIRECT_IO_ALLOW_MMAP"]);
         assert_eq!((out.minor, out.max_pages, out.max_write, out.max_readahead), (37, 256, 1 << 20, 131_072));
         assert_eq!(out.congestion_threshold, 48);
+    }
+
+    /// Goal: of both ways in which pages are kept current one is agreed on, and the other is no loss.
+    #[test]
+    fn one_way_of_pages() {
+        let wanted = InitFlags::DEFAULT | InitFlags::EXPLICIT_INVAL_DATA;
+        let config = InitConfig { wanted, ..InitConfig::default() };
+        let old = InitFlags(wanted.0 & !InitFlags::DIRECT_IO_ALLOW_MMAP.0);
+        let ways = [InitFlags::AUTO_INVAL_DATA, InitFlags::EXPLICIT_INVAL_DATA];
+        for (offered, has, losses) in
+            [(wanted, [true, false], vec![]), (old, [false, true], vec!["DIRECT_IO_ALLOW_MMAP"])]
+        {
+            let InitStep::Ready(_, agreed) = negotiate(offer(7, 45, offered).as_bytes(), &config) else {
+                panic!("refused")
+            };
+            assert_eq!(ways.map(|way| agreed.granted.contains(way)), has);
+            assert_eq!(agreed.losses().collect::<Vec<_>>(), losses);
+        }
     }
 
     /// Goal: epochs, and counts of evictions, are known from their minor version on, whatever else is agreed.
