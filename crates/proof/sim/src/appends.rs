@@ -32,8 +32,8 @@ impl Actor {
     /// Makes the files that all lock, append to and read through pages, durable before anybody uses them.
     pub(crate) async fn make_fields(&self) {
         let mut made = Vec::new();
-        for name in ["locked0", "locked1", "log0", "log1", CUT_LOG, "paged0", "paged1"] {
-            let policy = matches!(name, "log1" | CUT_LOG | "paged1").then_some(STRIPED);
+        for name in ["locked0", "locked1", "log0", "log1", CUT_LOG, "paged0", "paged1", "paged2", "paged3"] {
+            let policy = matches!(name, "log1" | CUT_LOG | "paged1" | "paged3").then_some(STRIPED);
             made.push(self.make_field(name.as_bytes(), policy).await);
         }
         {

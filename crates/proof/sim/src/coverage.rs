@@ -71,6 +71,8 @@ pub const MARKERS: &[&str] = &[
     "a create came too late and looked again",
     "a number was read that had been read ahead",
     "a number was read that had been read ahead at a distance",
+    "a covered file was opened to read through pages",
+    "pages were read without a question",
     "a reply was applied late",
     "a directory's lock was waited for",
     "a known name led elsewhere",

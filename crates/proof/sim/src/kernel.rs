@@ -19,7 +19,7 @@ use locks::Locks;
 use names::Names;
 use pages::{Late, Page};
 use skep_model::Rng;
-use skep_types::Ino;
+use skep_types::{Ino, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use told::Notices;
 
@@ -52,6 +52,8 @@ impl Release {
 #[derive(Debug, Default)]
 struct Inode {
     size: u64,
+    /// Time of the last change, where it is compared.
+    mtime: Option<Timestamp>,
     /// Moves whenever the attributes are set, and when a notification drops them: an answer to an older question is not
     /// believed.
     version: u64,

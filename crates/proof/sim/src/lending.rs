@@ -223,6 +223,7 @@ impl Lending {
         let is_apart = self.gathers || self.pieces >= MANY_PIECES;
         limits.leases = rng.percent(if self.holds && !is_apart { WISH_HELD } else { WISH });
         limits.validity = rng.percent(TELL);
+        limits.checks = limits.tells();
         limits.holds = self.holds && limits.leases && rng.percent(HOLDS);
         limits.gathers = limits.holds && self.run > 0;
         limits.gather_run = self.run.max(1);

@@ -9,6 +9,7 @@ mod appends;
 mod arena;
 mod book;
 mod careful;
+mod checked;
 mod clocks;
 mod contest;
 mod coverage;
@@ -169,6 +170,10 @@ pub enum Canary {
     ReadsOldAhead,
     /// The same of records at a constant distance.
     ReadsOldRecords,
+    /// Who asks before it reads from a page is answered while older pages are there.
+    ReadsOldPages,
+    /// Pages are dropped though a smaller size may not be applied yet.
+    DropsBesideACut,
     /// A shard answers about a file that another mount holds, and asks that afterwards.
     TellsBehindTheAnswer,
     /// A mount forgets who asked for a file before it knew that it holds it.
@@ -194,7 +199,7 @@ pub enum Canary {
 }
 
 impl Canary {
-    pub const ALL: [Self; 64] = [
+    pub const ALL: [Self; 66] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -248,6 +253,8 @@ impl Canary {
         Self::ForgetsToldNames,
         Self::ReadsOldAhead,
         Self::ReadsOldRecords,
+        Self::ReadsOldPages,
+        Self::DropsBesideACut,
         Self::TellsBehindTheAnswer,
         Self::HoldsWhatWasAsked,
         Self::ToldTwice,
@@ -301,7 +308,9 @@ impl Canary {
             }
             Self::RepeatsOnAnyLine | Self::CutReadAsHole => Some(Theme::LateTrims),
             Self::CreateOpens | Self::BelievesNames | Self::BelievesAttributes => Some(Theme::Names),
-            Self::ReadsOldAhead | Self::ReadsOldRecords => Some(Theme::Pages),
+            Self::ReadsOldAhead | Self::ReadsOldRecords | Self::ReadsOldPages | Self::DropsBesideACut => {
+                Some(Theme::Pages)
+            }
             _ if self.is_of_leases() => Some(Theme::Names),
             _ => None,
         }
@@ -363,6 +372,8 @@ impl Canary {
             Self::ForgetsToldNames => "forgets-told-names",
             Self::ReadsOldAhead => "reads-old-ahead",
             Self::ReadsOldRecords => "reads-old-records",
+            Self::ReadsOldPages => "reads-old-pages",
+            Self::DropsBesideACut => "drops-beside-a-cut",
             Self::TellsBehindTheAnswer => "tells-behind-the-answer",
             Self::HoldsWhatWasAsked => "holds-what-was-asked",
             Self::ToldTwice => "told-twice",

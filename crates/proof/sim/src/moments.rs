@@ -81,6 +81,8 @@ pub enum Moment {
     InOrder,
     /// They are read at a constant distance, while others write to them now and then, and cut them.
     Strided,
+    /// Files are read through pages by handles that are kept, while others overwrite them, cut them and make them longer.
+    Polled,
     /// Answers to creates are held up, and others look at what they made before its mount knows that it holds it.
     Asked,
     /// The answer to who tells what a mount has held is lost, and who told gives up; others change the file meanwhile.
@@ -108,6 +110,7 @@ impl Moment {
             Some(Canary::ErasesLeasedOpen) => return Some(Self::Reopened),
             Some(Canary::ReadsOldAhead) => return Some(Self::InOrder),
             Some(Canary::ReadsOldRecords) => return Some(Self::Strided),
+            Some(Canary::ReadsOldPages | Canary::DropsBesideACut) => return Some(Self::Polled),
             Some(Canary::HoldsWhatWasAsked) => return Some(Self::Asked),
             Some(Canary::ToldTwice) => return Some(Self::ToldAgain),
             Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {
@@ -141,6 +144,7 @@ impl Moment {
             Self::Reopened,
             Self::InOrder,
             Self::Strided,
+            Self::Polled,
             Self::Asked,
             Self::ToldAgain,
         ];
@@ -170,7 +174,12 @@ impl Moment {
     /// What a lane does among all others.
     pub fn deed(self, rng: &mut Rng) -> u64 {
         let deeds = match self {
-            Self::LastAnswer | Self::GivenUp | Self::Overtaken | Self::InOrder | Self::Strided => {
+            Self::LastAnswer
+            | Self::GivenUp
+            | Self::Overtaken
+            | Self::InOrder
+            | Self::Strided
+            | Self::Polled => {
                 return rng.below(ANY);
             }
             Self::Forgotten => FORGOTTEN_DEEDS,
@@ -196,7 +205,7 @@ impl Moment {
 
     /// What programs do in such a seed.
     pub fn theme(self) -> Theme {
-        if matches!(self, Self::InOrder | Self::Strided) { Theme::Pages } else { Theme::Names }
+        if matches!(self, Self::InOrder | Self::Strided | Self::Polled) { Theme::Pages } else { Theme::Names }
     }
 
     /// For how long leases hold in this seed.
@@ -388,6 +397,7 @@ mod tests {
             Moment::Reopened,
             Moment::InOrder,
             Moment::Strided,
+            Moment::Polled,
             Moment::Asked,
             Moment::ToldAgain,
             Moment::Gathering,

@@ -22,7 +22,7 @@ const UNSYNCED: u64 = 50;
 /// Where who reads in order is to find a file as it was, but for its number.
 const FEW: [u64; 5] = [0, 0, 0, 7, 900];
 /// The tail grows no longer than this: out of the metadata, over a few chunks.
-const TAIL_MAX: u64 = 150_000;
+pub(crate) const TAIL_MAX: u64 = 150_000;
 /// Of a hundred programs so many read in order, where that is what a seed is about.
 const IN_ORDER: u64 = 80;
 /// The same of records.
@@ -54,12 +54,36 @@ pub struct Paged {
     pub(crate) grown: u64,
     /// ... of which the last one may not have, or later.
     pub(crate) grows: bool,
+    /// Changes that have begun, and not ended well.
+    doubts: u32,
 }
 
 impl Paged {
     /// Nothing was written to it.
     pub fn new(ino: Ino) -> Self {
         Self { ino, ..Self::default() }
+    }
+
+    /// Has a change of it failed, of which nobody knows what it has left, or is one under way?
+    pub fn is_doubtful(&self) -> bool {
+        self.doubts > 1
+    }
+
+    /// A change of it begins.
+    pub fn begins(&mut self) {
+        self.doubts += 1;
+    }
+
+    /// It has ended well: this number, and this end, are there.
+    pub fn ends(&mut self, number: u64, end: u64) {
+        self.doubts -= 1;
+        self.acked = (number, end);
+    }
+
+    /// To be written next.
+    pub fn next_number(&mut self) -> u64 {
+        self.tried += 1;
+        self.tried
     }
 }
 
@@ -79,6 +103,9 @@ impl Actor {
     /// One of the things that programs do with such a file.
     pub(crate) async fn use_pages(&self) -> Result<(), Failed> {
         self.wait_while_dead().await;
+        if let Some(result) = self.use_checked().await {
+            return result;
+        }
         let (file, what) = {
             let hub = &mut *self.hub.borrow_mut();
             hub.at_step.insert(self.id, 0);
@@ -125,7 +152,7 @@ impl Actor {
     }
 
     /// The bytes of `page` within the file, through the kernel's cache.
-    async fn page(&self, handle: u64, ino: Ino, page: u64) -> Result<Vec<u8>, Errno> {
+    pub(crate) async fn page(&self, handle: u64, ino: Ino, page: u64) -> Result<Vec<u8>, Errno> {
         loop {
             let now = self.hub.borrow().now;
             let (found, asked) = kernel(&self.hub, self.id.life, |k| (k.read(ino, page, now), k.asks()));
@@ -150,9 +177,13 @@ impl Actor {
     /// The size, and whether the kernel believes in it as well: else a store behind the end that it knows is SIGBUS.
     async fn stat(&self, ino: Ino) -> Result<(u64, bool), Errno> {
         let asked = kernel(&self.hub, self.id.life, |k| k.asks());
-        let size = self.lane.getattr(ino).await?.size;
-        let believed = kernel(&self.hub, self.id.life, |k| k.told(ino, size, asked));
-        Ok((size, believed))
+        let attr = self.lane.getattr(ino).await?;
+        let checks = self.checks();
+        let (compared, believed) = kernel(&self.hub, self.id.life, |k| {
+            (checks && k.compared(ino, &attr, asked), k.told(ino, attr.size, asked))
+        });
+        self.applied(ino, compared).await;
+        Ok((attr.size, believed))
     }
 
     async fn number(&self, handle: u64, ino: Ino) -> Result<u64, Errno> {
@@ -164,7 +195,7 @@ impl Actor {
     }
 
     /// A write past the pages: the kernel drops them before, and believes the new end after it.
-    async fn put(&self, handle: u64, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    pub(crate) async fn put(&self, handle: u64, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Errno> {
         while !kernel(&self.hub, self.id.life, |k| k.drop_pages(ino, offset, data.len() as u64)) {
             self.lane.port().pause(1).await;
         }
@@ -272,7 +303,12 @@ impl Actor {
     }
 
     /// What a power cut took may be answered behind it.
-    fn is_written(&self, file: usize, written: (u64, usize), session: Option<skep_types::ClientId>) {
+    pub(crate) fn is_written(
+        &self,
+        file: usize,
+        written: (u64, usize),
+        session: Option<skep_types::ClientId>,
+    ) {
         if self.counts(session) {
             self.hub.borrow_mut().fields.paged[file].written = written;
         }

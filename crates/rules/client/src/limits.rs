@@ -213,6 +213,8 @@ pub const STRAYS_BATCH: usize = 64;
 pub const OWN_WAIT_MIN_MS: u64 = 1;
 /// Longest such pause.
 pub const OWN_WAIT_MAX_MS: u64 = 50;
+/// What was answered is applied by then: the thread that asked has run again. (As [`VALIDITY_MARGIN_MS`].)
+pub const APPLIED_MS: u64 = VALIDITY_MARGIN_MS;
 /// Pages are waited for no longer where the kernel may hold them until it has the answer.
 pub const PAGES_PATIENCE_MS: u64 = 50;
 
@@ -356,6 +358,12 @@ pub struct Limits {
     pub canary_keeps_records: bool,
     /// A fault on purpose: what the kernel does not know yet counts as dropped (*answer-overtakes-notify*).
     pub canary_unknown_is_gone: bool,
+    /// The kernel asks for attributes before it reads from a page, if those that it has are not valid (AUTO_INVAL_DATA).
+    pub checks: bool,
+    /// A fault on purpose: who asks so is answered though older pages are there (*reads-old-pages*).
+    pub canary_leaves_pages: bool,
+    /// A fault on purpose: pages are dropped though a smaller size may not be applied yet (*drops-beside-a-cut*).
+    pub canary_drops_beside_cuts: bool,
 }
 
 impl Limits {
@@ -408,6 +416,9 @@ impl Default for Limits {
             canary_reads_cuts_as_holes: false,
             canary_keeps_records: false,
             canary_unknown_is_gone: false,
+            checks: false,
+            canary_leaves_pages: false,
+            canary_drops_beside_cuts: false,
         }
     }
 }

@@ -97,6 +97,8 @@ pub struct MountConfig {
     pub hold_new_files: Switch,
     /// Let small writes to these wait for one another.
     pub gather_writes: Switch,
+    /// Read files of up to 1 MiB through the kernel's pages while leases cover them.
+    pub leased_pages: Switch,
     /// Memory for that.
     pub cache: Size,
 }
@@ -120,6 +122,7 @@ impl Default for MountConfig {
             kernel_answers: KERNEL_ANSWERS,
             hold_new_files: Switch::On,
             gather_writes: Switch::On,
+            leased_pages: Switch::Off,
             cache: Size::mib(256),
         }
     }

@@ -149,7 +149,9 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let record = predecessor::Own::new(&config.process.run_dir, &target);
     // As the kernel lists it. Nothing is there yet that might not answer.
     let seen = std::fs::canonicalize(&target).unwrap_or_else(|_| target.clone());
-    let device = mount(config, wishes, args, &target, room.lanes)?;
+    let wanted = config.io == config::mount::Io::Auto && config.leased_pages == config::mount::Switch::On;
+    let checks = wanted && hands.shared.with(|s| s.limits.tells());
+    let device = mount(config, wishes, args, &target, (room.lanes, checks))?;
     let mounted = device.unmounter();
     let note = Note::new(&config.process.run_dir, &target);
     shown::show(config.http, &hands);
@@ -314,7 +316,7 @@ fn mount(
     wishes: Wishes,
     args: &MountArgs,
     target: &Path,
-    lanes: usize,
+    (lanes, checks): (usize, bool),
 ) -> Result<Fuse, String> {
     let mut options = MountOptions::new(target);
     options.flags = wishes.flags();
@@ -333,10 +335,12 @@ fn mount(
     let mut serve = FuseOptions { transport: transport(config), dev, ..FuseOptions::default() };
     serve.uring.depth = (config.queue_depth as usize).min((lanes / cores).max(1));
     serve.init.max_write = config.request_size.bytes() as u32;
-    // Pages are dropped by notifications, before an answer would make them lie: a check at every read would ask
-    // the shard each time, and the kernel's own comes after the answer.
-    let keep = !InitFlags::AUTO_INVAL_DATA;
-    serve.init.wanted = (serve.init.wanted & keep) | InitFlags::EXPLICIT_INVAL_DATA;
+    // Pages are dropped by notifications, before an answer would make them lie. With leases the kernel asks at each read through
+    // them whether that is to be done, for it knows how long it need not; without, it would ask the shard each time.
+    if !checks {
+        serve.init.wanted = serve.init.wanted & !InitFlags::AUTO_INVAL_DATA;
+    }
+    serve.init.wanted = serve.init.wanted | InitFlags::EXPLICIT_INVAL_DATA;
     Fuse::mount(&options, serve).map_err(|e| e.to_string())
 }
 

@@ -64,6 +64,7 @@ impl Served {
         Manner {
             io: self.io,
             direct_with_mmap: self.direct_with_mmap.load(Ordering::Relaxed),
+            checks: self.hands.shared.with(|s| s.limits.checks),
             keeper: self.keeper.clone(),
             misses: self.misses.clone(),
         }
@@ -90,6 +91,7 @@ impl skep_fuse::Mount for Served {
         self.hands.shared.with(|s| {
             s.limits.old_kernel = !negotiated.counts_evictions();
             s.limits.names = negotiated.has_epochs();
+            s.limits.checks = negotiated.granted.contains(InitFlags::AUTO_INVAL_DATA);
             s.limits.hasty_kernel = is_hasty(&rustix::system::uname().release().to_string_lossy());
         });
         self.note

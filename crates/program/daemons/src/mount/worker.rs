@@ -7,7 +7,7 @@ use super::hands::SharedCell;
 use super::keeper::Keeper;
 use super::lane_hands::{Asker, Heeds, MountPort};
 use super::misses::Misses;
-use super::way::{File, Way};
+use super::way::{self, File, Way};
 use super::{locks, shown, special};
 use skep_base::config::mount::Io;
 use skep_client::state::Handle;
@@ -55,6 +55,8 @@ pub struct Manner {
     pub io: Io,
     /// Shared mappings work past the page cache, so direct I/O takes nothing away.
     pub direct_with_mmap: bool,
+    /// The kernel asks before it reads from a page.
+    pub checks: bool,
     /// Programs that wait for locks.
     pub keeper: Arc<Keeper>,
     /// Threads whose open came too late.
@@ -117,10 +119,13 @@ impl<P: MountPort> Worker<P> {
             mode: convert::open_mode(bits),
             append: bits & flags::APPEND != 0,
             small: file.inline,
-            empty: file.attr.size == 0,
+            size: file.attr.size,
+            covered: file.covered,
         };
+        let kernel =
+            way::Kernel { direct_with_mmap: self.manner.direct_with_mmap, checks: self.manner.checks };
         let mut flags = OpenFlags::KEEP_CACHE;
-        match opened.way(self.manner.io, self.manner.direct_with_mmap) {
+        match opened.way(self.manner.io, kernel) {
             Way::Pages => lane.write_through_pages(file.handle),
             Way::Direct => flags = flags | OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES,
         }

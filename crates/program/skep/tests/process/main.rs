@@ -26,6 +26,7 @@ mod http;
 mod instruments;
 mod intruders;
 mod killed;
+mod leased_pages;
 mod leases;
 mod lives;
 mod loads;

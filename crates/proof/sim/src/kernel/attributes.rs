@@ -75,7 +75,8 @@ impl Kernel {
         self.version += 1;
         self.looked_up(ino, from);
         let inode = self.inodes.entry(ino).or_default();
-        (inode.named, inode.revived_until) = (true, if revived { now + OLD_LOOK_MS } else { 0 });
+        inode.named |= !matches!(from, From::Inode(_));
+        inode.revived_until = if revived { now + OLD_LOOK_MS } else { 0 };
         if attr.kind == Kind::File {
             inode.resize(attr.size, self.version);
         } else {

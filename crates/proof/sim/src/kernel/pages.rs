@@ -1,7 +1,7 @@
 //! Pages of files, and the size that decides what of them a program sees.
 
 use super::{Asked, Inode, Kernel};
-use skep_types::Ino;
+use skep_types::{Attr, Ino};
 
 /// Size of a page.
 pub const PAGE: u64 = 4096;
@@ -64,6 +64,20 @@ impl Kernel {
             self.set_size(ino, size);
         }
         self.inodes.get(&ino).is_some_and(|inode| inode.size >= size || inode.answered > asked.version)
+    }
+
+    /// A program opens it: it is there, by whatever name.
+    pub fn opens(&mut self, ino: Ino) {
+        self.inodes.entry(ino).or_default();
+    }
+
+    /// With AUTO_INVAL_DATA, before an answer is applied: is it believed, and says another time or size, so that all pages go (K11)?
+    pub fn compared(&mut self, ino: Ino, attr: &Attr, asked: Asked) -> bool {
+        let Some(inode) = self.inodes.get_mut(&ino).filter(|inode| inode.version <= asked.version) else {
+            return false;
+        };
+        let known = inode.mtime.replace(attr.mtime);
+        known != Some(attr.mtime) || inode.size != attr.size
     }
 
     /// A notification makes the file at least this long; `false`: its last page is locked, which it waits for.

@@ -29,46 +29,63 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// that it knows, or seeks. Asks the shard unless a lease says that nobody else has changed it.
     pub async fn getattr_open(&self, handle: Handle) -> Result<Attr, Errno> {
         let (asked, boot) = (self.asked(), self.port.boot());
-        let (ino, known) = self.shared.with(|s| {
-            let ino = s.handles.any_file(handle).ok_or(Errno::EBADF)?.ino;
+        let (ino, reads_pages, known) = self.shared.with(|s| {
+            let file = s.handles.any_file(handle).ok_or(Errno::EBADF)?;
+            let (ino, reads_pages) = (file.ino, file.cached && s.limits.checks);
             let is_sure = !s.may_have_grown(ino, u64::MAX, boot);
             let inode = s.inodes.get(ino).filter(|inode| is_sure && !inode.end_is_open());
             let known = inode.and_then(|inode| Some(inode.with_mark(inode.attr.clone()?)));
-            Ok::<_, Errno>((ino, known))
+            Ok::<_, Errno>((ino, reads_pages, known))
         })?;
-        match known {
-            Some(attr) => self.answered(&attr, asked).await.map(|()| attr),
-            None => self.getattr(ino).await,
+        let (attr, elsewhere) = match known {
+            Some(attr) => (attr, false),
+            None => self.errno(self.attr_and_others(ino).await)?,
+        };
+        if reads_pages {
+            self.before_read(&attr, elsewhere).await?;
         }
+        self.answered(&attr, asked).await?;
+        Ok(attr)
     }
 
     pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
+        self.attr_and_others(ino).await.map(|(attr, _)| attr)
+    }
+
+    /// Attributes, and whether others may be writing to the file, by that very answer: of two answers to several who ask the older
+    /// one may be taken in last.
+    async fn attr_and_others(&self, ino: Ino) -> Result<(Attr, bool), Refusal> {
         let (boot, now) = (self.port.boot(), self.port.now());
         // One look at what is known: most questions need no more.
         let names = match self.shared.with(|s| s.attr_at_hand(ino, boot, now)) {
-            AtHand::Attr(attr) => return Ok(attr),
+            AtHand::Attr(attr) => return Ok((attr, false)),
             AtHand::Nothing(names) => names,
             AtHand::Untold => {
                 self.tell_untold(ino).await;
                 let (boot, now) = (self.port.boot(), self.port.now());
                 match self.shared.with(|s| (s.attr_at_hand(ino, boot, now), s.holds.names())) {
-                    (AtHand::Attr(attr), _) => return Ok(attr),
+                    (AtHand::Attr(attr), _) => return Ok((attr, false)),
                     (_, names) => names,
                 }
             }
         };
         if let Some(attr) = self.attr_by_name(ino).await? {
-            return Ok(attr);
+            let boot = self.port.boot();
+            // What it said of others is not at hand; a lease knows of none.
+            let known = self.shared.with(|s| s.covering(ino, boot).map(|(_, known)| known.change));
+            let change = attr.change;
+            return Ok((attr, known != Some(change)));
         }
         match self.ask_attr(ino).await {
             Ok(AttrReply { attr, live }) => {
+                let elsewhere = live.is_some();
                 let shown = self.shown(attr, live).await;
                 self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.held_as_of(names)));
-                shown
+                shown.map(|attr| (attr, elsewhere))
             }
             Err(refusal) if is_gone(refusal.status) => {
                 let ghost = self.shared.with(|s| s.ghosts.get(ino).cloned());
-                ghost.ok_or(refusal)
+                ghost.map(|attr| (attr, true)).ok_or(refusal)
             }
             Err(refusal) => Err(refusal),
         }

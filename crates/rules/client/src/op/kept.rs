@@ -106,7 +106,7 @@ impl Shared {
             self.kept.take(ino);
             self.spared.opens += 1;
         }
-        Some(added.map(|handle| Opened { handle, attr, inline, created: false }))
+        Some(added.map(|handle| Opened { handle, attr, inline, created: false, covered: false }))
     }
 
     fn covered_since(&self, ino: Ino) -> Option<CoveredSince> {

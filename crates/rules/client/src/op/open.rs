@@ -49,6 +49,8 @@ pub struct Opened {
     pub inline: bool,
     /// `create` made it.
     pub created: bool,
+    /// A lease covers it, and nobody may write to it: its content is of now as long as that is so.
+    pub covered: bool,
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -238,13 +240,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             inode.opening -= 1;
             inode.keeps = reply.stamp.keeps == Some(true);
             inode.known_since = since;
-            Ok((Opened { handle, attr, inline, created }, live))
+            Ok((Opened { handle, attr, inline, created, covered: false }, live))
         });
         match result {
             // The kernel drops what a truncation cuts by itself, when it is told of it: until then nobody counts
             // the pages as current.
             Ok((opened, _)) if how.truncate => {
-                self.may_be_told(&opened.attr);
+                self.is_emptied(&opened.attr);
                 Ok(opened)
             }
             Ok((opened, live)) => self.opened_fresh(opened, live).await,
@@ -258,12 +260,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// No page of the kernel is older than what is opened. `live`: others write to it.
     pub(crate) async fn opened_fresh(&self, opened: Opened, live: bool) -> Result<Opened, Refusal> {
-        let fresh = self.freshen_pages(opened.attr.ino, live, None).await;
-        if !fresh || self.before_told(&opened.attr).await.is_err() {
+        let ino = opened.attr.ino;
+        let drops = live || self.shared.with(|s| s.writes_alone(ino));
+        let fresh = self.freshen_pages(ino, drops, None).await;
+        if !fresh || self.before_shown(&opened.attr).await.is_err() {
             Box::pin(self.release(opened.handle)).await;
             return Err(self.pages_stay().into());
         }
-        Ok(opened)
+        let boot = self.port.boot();
+        let covered = self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(ino).filter(|_| s.limits.checks) {
+                inode.believed.is_opened(&opened.attr);
+            }
+            s.limits.leases && !live && s.is_unwritten(&opened.attr, boot)
+        });
+        Ok(Opened { covered, ..opened })
     }
 
     /// An open came to nothing (or nobody knows): the shard is told of a close when it was the only one.
@@ -318,6 +329,22 @@ impl Shared {
         let is_first = self.holds.next_ms(now).is_none();
         self.holds.began(ino, now);
         is_first
+    }
+
+    /// The one handle that there is might write. Nobody reads through pages then, nor can have mapped any: all that is left of those
+    /// who did would be dropped bit by bit, beside each write.
+    fn writes_alone(&self, ino: Ino) -> bool {
+        self.limits.checks
+            && self.inodes.get(ino).is_some_and(|inode| {
+                (inode.readers, inode.writers, inode.opening) == (0, 1, 0) && !inode.is_changing()
+            })
+    }
+
+    /// A lease covers the file as the answer to an open said it is, and nobody here writes to it.
+    fn is_unwritten(&mut self, attr: &Attr, boot: Millis) -> bool {
+        let covering = self.covering(attr.ino, boot);
+        covering.is_some_and(|(_, known)| known.change == attr.change)
+            && self.inodes.get(attr.ino).is_some_and(|inode| !inode.is_written() && inode.hold.is_none())
     }
 
     fn open_begins(&mut self, ino: Ino, how: OpenHow) -> Open {

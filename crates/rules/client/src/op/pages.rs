@@ -5,7 +5,7 @@ use crate::lane::Lane;
 use crate::limits::{COPY_DROPS_MAX, FILL_WAIT_MS, PAGES_PATIENCE_MS};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Filled, Handle, PageDrop, Pages, Shared};
-use skep_types::{Attr, Errno, Ino};
+use skep_types::{Attr, Errno, Ino, Millis};
 use skep_wire::Refusal;
 use skep_wire::meta::OpenMode;
 
@@ -26,11 +26,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Err(Errno::EBADF);
         }
         let end = offset.saturating_add(out.len() as u64);
-        let number = self.shared.with(|s| s.inodes.entry(ino).pages.fill_begins(offset, end));
+        let (number, drops) =
+            self.shared.with(|s| (s.inodes.entry(ino).pages.fill_begins(offset, end), s.inodes.drops));
         let filled = self.fill_numbered((number, offset, end), ino, out).await;
-        if filled.is_err() {
-            self.shared.with(|s| s.inodes.entry(ino).pages.fill_given_up(number));
-        }
+        let now = self.port.now();
+        self.shared.with(|s| {
+            let inode = s.inodes.entry(ino);
+            if filled.is_err() {
+                inode.pages.fill_given_up(number);
+            }
+            inode.believed.is_filled(end, now);
+            // The kernel cuts the file there, unless a drop has outdated what it asked.
+            let found = filled.as_ref().ok().map(|n| offset + *n as u64).filter(|found| *found < end);
+            if let Some(found) = found.filter(|_| !inode.pages.is_disbelieved(drops)) {
+                inode.believed.is_at_most(found);
+            }
+        });
         filled
     }
 
@@ -60,9 +71,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// The kernel is about to be told these attributes: a page that would show zeros that nobody wrote goes before.
-    pub(crate) async fn before_told(&self, attr: &Attr) -> Result<(), Errno> {
+    /// A file is about to be opened, or its attributes told: a page that would show zeros that nobody wrote goes before.
+    pub(crate) async fn before_shown(&self, attr: &Attr) -> Result<(), Errno> {
         self.drop_lying(attr.ino, None, |pages| pages.tell(attr.size)).await
+    }
+
+    /// As [`Lane::before_shown`], of an answer that the kernel believes whatever came since it asked.
+    pub(crate) async fn before_told(&self, attr: &Attr) -> Result<(), Errno> {
+        self.before_shown(attr).await?;
+        self.is_told(attr);
+        Ok(())
+    }
+
+    fn is_told(&self, attr: &Attr) {
+        let now = self.port.now();
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(attr.ino).filter(|_| s.limits.checks) {
+                inode.believed.is_answered(attr, true, now);
+            }
+        });
     }
 
     /// The kernel asks for attributes: to be kept for [`Lane::answered`].
@@ -73,25 +100,112 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// As [`Lane::before_told`], for answers that the kernel does not believe when one of its pages was dropped since it
     /// asked (lookup, getattr): it is told of the size beside them.
     pub(crate) async fn answered(&self, attr: &Attr, asked: u64) -> Result<(), Errno> {
-        self.before_told(attr).await?;
+        self.before_shown(attr).await?;
+        self.before_compared(attr, asked).await;
+        let now = self.port.now();
         let disbelieved = self.shared.with(|s| {
-            let inode = s.inodes.get(attr.ino);
-            inode.is_some_and(|inode| inode.pages.is_disbelieved(asked))
+            let Some(inode) = s.inodes.get_mut(attr.ino) else { return false };
+            let disbelieved = inode.pages.is_disbelieved(asked);
+            if s.limits.checks {
+                inode.believed.is_answered(attr, !disbelieved, now);
+            }
+            disbelieved
         });
-        match !disbelieved || attr.size == 0 || self.port.tell_size(attr.ino, attr.size).await {
-            true => Ok(()),
-            false => Err(self.pages_stay()),
+        if !disbelieved || attr.size == 0 {
+            return Ok(());
         }
+        if !self.port.tell_size(attr.ino, attr.size).await {
+            return Err(self.pages_stay());
+        }
+        self.shared.with(|s| s.inodes.get_mut(attr.ino).map(|inode| inode.believed.is_at_least(attr.size)));
+        Ok(())
+    }
+
+    /// The kernel would drop all pages by itself, one by one those that were stored into, and have whoever asked wait for fills.
+    /// It does not compare what it does not believe: so the question is outdated first, by a drop where nobody writes here and
+    /// the next answer may be valid, else without one.
+    async fn before_compared(&self, attr: &Attr, asked: u64) {
+        let (now, boot) = (self.port.now(), self.port.boot());
+        match self.shared.with(|s| s.compared(attr, asked, now, boot)) {
+            Compared::Same => {}
+            Compared::Rested(drop) => {
+                if !self.drop_begun(attr.ino, drop, Some(PAGES_PATIENCE_MS)).await {
+                    self.outdate(attr.ino);
+                }
+            }
+            Compared::Busy => self.outdate(attr.ino),
+        }
+    }
+
+    /// No answer about this file that was asked for before now is believed.
+    fn outdate(&self, ino: Ino) {
+        self.port.drop_attributes(ino);
+        self.shared.with(|s| {
+            s.inodes.drops += 1;
+            let count = s.inodes.drops;
+            if let Some(inode) = s.inodes.get_mut(ino) {
+                inode.pages.is_outdated(count);
+            }
+        });
+    }
+
+    /// The kernel asks because a program reads through its pages, and is about to be answered this: no page is older. `elsewhere`:
+    /// others may be writing, which no change counter tells.
+    pub(crate) async fn before_read(&self, attr: &Attr, elsewhere: bool) -> Result<(), Errno> {
+        loop {
+            let now = self.port.now();
+            match self.shared.with(|s| s.pages_for_read(attr, elsewhere, now)) {
+                ForRead::Good => return Ok(()),
+                // What is filled from now on is of now.
+                ForRead::Old(drop) => {
+                    let is_gone = self.drop_begun(attr.ino, drop, None).await;
+                    return if is_gone { Ok(()) } else { Err(self.pages_stay()) };
+                }
+                ForRead::Later(_) if self.port.cancelled() => return Err(Errno::EINTR),
+                ForRead::Later(ms) => self.port.pause(ms).await,
+            }
+        }
+    }
+
+    /// Waits until pages may be dropped, no longer than `patience`. `false`: they may not.
+    async fn settled(&self, ino: Ino, patience: Option<u64>) -> bool {
+        let since = self.port.now();
+        while let Some(ms) = self.shared.with(|s| s.settles_in(ino, self.port.now())) {
+            let waited = self.port.now().since(since);
+            if self.port.cancelled() || patience.is_some_and(|most| waited >= most) {
+                return false;
+            }
+            self.port.pause(patience.map_or(ms, |most| ms.min(most - waited))).await;
+        }
+        true
     }
 
     /// May these attributes be told without a wait?
     pub(crate) fn may_be_told(&self, attr: &Attr) -> bool {
-        self.shared.with(|s| s.inodes.get_mut(attr.ino).is_none_or(|inode| inode.pages.may_tell(attr.size)))
+        self.shared.with(|s| {
+            let checks = s.limits.checks;
+            s.inodes.get_mut(attr.ino).is_none_or(|inode| {
+                let stays = !checks || !inode.pages.may_be_held() || !inode.believed.differs(attr);
+                stays && inode.pages.may_tell(attr.size)
+            })
+        })
+    }
+
+    /// An open has emptied the file: the kernel cuts its pages by itself when it hears of it.
+    pub(crate) fn is_emptied(&self, attr: &Attr) {
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(attr.ino) {
+                inode.pages.may_tell(attr.size);
+                inode.believed.is_exactly(attr.size);
+            }
+        });
     }
 
     /// As [`Lane::before_told`], of a size that an answer implies.
     pub(crate) async fn before_grown(&self, ino: Ino, size: u64, patience: Option<u64>) -> Result<(), Errno> {
-        self.drop_lying(ino, patience, |pages| pages.tell_at_least(size)).await
+        self.drop_lying(ino, patience, |pages| pages.tell_at_least(size)).await?;
+        self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.believed.is_at_least(size)));
+        Ok(())
     }
 
     async fn drop_lying(
@@ -100,6 +214,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         patience: Option<u64>,
         mut tell: impl FnMut(&mut Pages) -> Option<PageDrop>,
     ) -> Result<(), Errno> {
+        if !self.settled(ino, patience).await {
+            return Err(self.pages_stay());
+        }
         while let Some(drop) = self.shared.with(|s| tell(&mut s.inodes.get_mut(ino)?.pages)) {
             if !self.drop_begun(ino, drop, patience).await {
                 return Err(self.pages_stay());
@@ -128,11 +245,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn resized(&self, attr: &Attr) {
         // What is not gone by then goes with the next answer that tells of the size.
         let _ = self.drop_lying(attr.ino, Some(PAGES_PATIENCE_MS), |pages| pages.tell(attr.size)).await;
+        self.is_told(attr);
     }
 
     /// All pages that a program sees from now on are as of now. `elsewhere`: another mount writes, which no change
     /// counter tells. `false`: the program gave up.
     pub(crate) async fn freshen_pages(&self, ino: Ino, elsewhere: bool, patience: Option<u64>) -> bool {
+        if !self.settled(ino, patience).await {
+            return false;
+        }
         let drop = self.shared.with(|s| {
             let inode = s.inodes.get_mut(ino)?;
             let change = inode.attr.as_ref().map_or(0, |attr| attr.change);
@@ -276,6 +397,71 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             // Unless it was opened and filled meanwhile.
             self.shared.with(|s| s.inodes.forget(ino));
+        }
+    }
+}
+
+/// What an answer is compared with.
+enum Compared {
+    /// It drops nothing.
+    Same,
+    /// The pages are to go before it.
+    Rested(PageDrop),
+    /// They are to stay.
+    Busy,
+}
+
+/// What is to be done before a program reads through pages.
+enum ForRead {
+    Good,
+    Old(PageDrop),
+    /// It is to be looked at again.
+    Later(u64),
+}
+
+impl Shared {
+    fn settles_in(&mut self, ino: Ino, now: Millis) -> Option<u64> {
+        let inode = self.inodes.get_mut(ino).filter(|_| !self.limits.canary_drops_beside_cuts)?;
+        if !inode.pages.may_be_held() {
+            return None;
+        }
+        inode.believed.settles_in(now, |size| inode.pages.fills_behind(size))
+    }
+
+    /// Would the kernel drop pages by this answer to a question from when the mount had counted `asked` drops?
+    fn compared(&mut self, attr: &Attr, asked: u64, now: Millis, boot: Millis) -> Compared {
+        let Some(inode) = self.inodes.get(attr.ino).filter(|_| self.limits.checks) else {
+            return Compared::Same;
+        };
+        let is_held = inode.pages.may_be_held() && !inode.pages.is_disbelieved(asked);
+        let is_written = inode.is_written() || inode.opening > 0;
+        if !is_held || !inode.believed.differs(attr) || self.settles_in(attr.ino, now).is_some() {
+            return Compared::Same;
+        }
+        let is_covered = self.covering(attr.ino, boot).is_some_and(|(_, known)| known.change == attr.change);
+        let rested = self.inodes.get_mut(attr.ino).filter(|_| is_covered && !is_written).and_then(|inode| {
+            let is_of_now = inode.pages.are_as_of(attr.change);
+            is_of_now.then(|| inode.pages.drop_all(attr.change))
+        });
+        rested.map_or(Compared::Busy, Compared::Rested)
+    }
+
+    fn pages_for_read(&mut self, attr: &Attr, elsewhere: bool, now: Millis) -> ForRead {
+        let leaves = self.limits.canary_leaves_pages;
+        let Some(inode) = self.inodes.get_mut(attr.ino).filter(|_| !leaves) else { return ForRead::Good };
+        let is_of_now = inode.pages.are_as_of(attr.change) && !elsewhere;
+        if is_of_now || !inode.pages.may_be_held() {
+            return ForRead::Good;
+        }
+        if inode.pages.are_dropped() {
+            return ForRead::Later(FILL_WAIT_MS);
+        }
+        match self.settles_in(attr.ino, now) {
+            Some(ms) => ForRead::Later(ms),
+            None => match self.inodes.get_mut(attr.ino) {
+                Some(inode) => ForRead::Old(inode.pages.drop_all(attr.change)),
+                None => ForRead::Good,
+            },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a mount knows of files that are open, or were: bounded to 1 KiB for each (inline content,
 //! which has its own limit, apart).
 
+use super::believed::Believed;
 use super::pages::Pages;
 use super::{Answered, Point};
 use super::{Hold, HoldWish, Mark, Run};
@@ -108,6 +109,8 @@ pub struct Inode {
     pub truncations: u32,
     /// What the kernel's page cache may hold of it.
     pub pages: Pages,
+    /// What the kernel takes for its time and size.
+    pub believed: Believed,
     /// Other mounts had it open for writing when last asked.
     pub live: bool,
     /// Size that their chunk files gave then, if the file was not cut since.

@@ -2,6 +2,7 @@
 
 mod acls;
 mod ahead;
+mod believed;
 mod clocks;
 mod closes;
 pub(crate) mod copies;
@@ -36,6 +37,7 @@ mod wish;
 
 pub use acls::{Acl, Acls};
 pub use ahead::{Ahead, Aheads, AsOf, Fetched, Place};
+pub use believed::Believed;
 pub use closes::Closes;
 pub use gather::{Asking, Gathering, Moving, Put, Run, Stay};
 pub use ghosts::Ghosts;

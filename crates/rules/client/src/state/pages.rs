@@ -10,6 +10,9 @@ fn pages_of(from: u64, end: u64) -> (u64, u64) {
     (from / PAGE * PAGE, end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
 }
 
+/// No range of bytes.
+const NONE: (u64, u64) = (u64::MAX, 0);
+
 /// What stands where a write has landed.
 #[derive(Debug, Clone)]
 enum Content {
@@ -40,8 +43,8 @@ struct Fill {
 /// See the module. Nothing is held of a file that is not known.
 #[derive(Debug)]
 pub struct Pages {
-    /// First and last byte that fills and cached writes have touched since everything was dropped.
-    held: Option<(u64, u64)>,
+    /// First byte, and end, of what fills and cached writes have touched since everything was dropped.
+    held: (u64, u64),
     /// Drops under way: what they drop may still be there.
     dropping: u32,
     /// The mount's count of drops when one of this file ended last.
@@ -67,7 +70,7 @@ pub struct Pages {
 impl Default for Pages {
     fn default() -> Self {
         Self {
-            held: None,
+            held: NONE,
             dropping: 0,
             dropped_at: 0,
             as_of: 0,
@@ -107,18 +110,37 @@ pub enum Filled {
 impl Pages {
     /// May the kernel hold any?
     pub fn may_be_held(&self) -> bool {
-        self.held.is_some() || self.dropping > 0
+        self.held().is_some() || self.dropping > 0
+    }
+
+    fn held(&self) -> Option<(u64, u64)> {
+        (self.held.0 <= self.held.1).then_some(self.held)
     }
 
     fn holds(&self, from: u64, end: u64) -> bool {
         let (from, end) = pages_of(from, end);
-        self.dropping > 0 || self.held.is_some_and(|held| from <= held.1 && held.0 < end)
+        self.dropping > 0 || self.held().is_some_and(|held| from <= held.1 && held.0 < end)
     }
 
     /// Was a drop under way since the mount had counted so many? It moves the kernel's version of the attributes, so that
     /// the kernel does not take over the size that it is answered.
     pub fn is_disbelieved(&self, drops: u64) -> bool {
         self.dropping > 0 || self.dropped_at > drops
+    }
+
+    /// A notice other than a drop has moved that version: the mount's count of drops then.
+    pub fn is_outdated(&mut self, count: u64) {
+        self.dropped_at = count;
+    }
+
+    /// Are some on their way out?
+    pub fn are_dropped(&self) -> bool {
+        self.dropping > 0
+    }
+
+    /// Are pages being filled that reach behind this size?
+    pub fn fills_behind(&self, size: u64) -> bool {
+        self.fills.iter().any(|fill| fill.end > size)
     }
 
     /// May a program be shown them as the content of change counter `change`?
@@ -144,7 +166,7 @@ impl Pages {
 
     /// All of them are to be dropped; what is filled from now on is as of `change`, or later.
     pub fn drop_all(&mut self, change: u64) -> PageDrop {
-        self.held = None;
+        self.held = NONE;
         self.begin(0, 0, change, true)
     }
 
@@ -152,11 +174,11 @@ impl Pages {
     pub fn drop_range(&mut self, from: u64, len: u64) -> PageDrop {
         let (start, end) = pages_of(from, if len == 0 { u64::MAX } else { from + len });
         let last = start <= self.right_to && self.right_to < end;
-        self.held = match self.held {
-            Some(held) if start <= held.0 && held.1 <= end => None,
-            Some(held) if start <= held.0 => Some((held.0.max(end), held.1)),
-            Some(held) if held.1 <= end => Some((held.0, held.1.min(start))),
-            held => held,
+        self.held = match self.held() {
+            Some(held) if start <= held.0 && held.1 <= end => NONE,
+            Some(held) if start <= held.0 => (held.0.max(end), held.1),
+            Some(held) if held.1 <= end => (held.0, held.1.min(start)),
+            held => held.unwrap_or(NONE),
         };
         self.begin(from, len, 0, last)
     }
@@ -195,7 +217,7 @@ impl Pages {
         self.dropped_at = count;
         if !done {
             // Whatever it is, it is still there.
-            self.held = Some((0, u64::MAX));
+            self.held = (0, u64::MAX);
             self.right_to = self.limit().min(drop.from);
             self.leaving.retain(|(number, _)| *number != drop.number);
             self.as_of = 0;
@@ -212,8 +234,7 @@ impl Pages {
     }
 
     fn hold(&mut self, offset: u64, end: u64) {
-        let held = self.held.unwrap_or((offset, end));
-        self.held = Some((held.0.min(offset), held.1.max(end)));
+        self.held = (self.held.0.min(offset), self.held.1.max(end));
     }
 
     /// Pages are to be filled from `offset` to `end`: the fill's number.

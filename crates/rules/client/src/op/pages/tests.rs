@@ -1,7 +1,7 @@
 use crate::Lane;
 use crate::port::Cell;
 use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, write};
-use crate::{Allocate, Opened, WriteHow};
+use crate::{Allocate, Limits, Opened, WriteHow};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -373,4 +373,135 @@ fn changes_at_once_leave_pages_as_they_leave_the_file() {
             &there[2_000..2_006]
         );
     }
+}
+
+/// A mount whose kernel asks before it reads from a page.
+fn checked(cluster: &Rc<RefCell<Cluster>>) -> FakeLane {
+    let limits = mount(cluster).shared().with(|s| s.limits);
+    crate::testing::mount_with(cluster, Limits { checks: true, ..limits })
+}
+
+/// Inodes whose attributes the kernel was to drop since last asked.
+fn outdated(cluster: &Rc<RefCell<Cluster>>) -> usize {
+    cluster.borrow_mut().attr_drops.drain(..).count()
+}
+
+/// Goal: who reads through pages, and asks before, is answered when no page is older than that: where the file is another one, and,
+/// by that very answer, each time where others may be writing. Who asks otherwise drops nothing.
+#[test]
+fn who_asks_before_a_read_finds_no_old_page() {
+    let (cluster, writer) = mounted();
+    let reader = checked(&cluster);
+    let file = create(&writer, b"f");
+    let put = |byte| {
+        write(&writer, &file, 0, &[byte; 90_000]);
+        block_on(writer.fsync(file.handle)).unwrap();
+    };
+    put(1);
+    let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
+    let past = block_on(reader.open(file.attr.ino, READ)).unwrap();
+    reader.write_through_pages(seen.handle);
+    let asks = |handle| block_on(reader.getattr_open(handle)).unwrap().size;
+    let first = || fill(&reader, &seen, 0)[0];
+    assert_eq!((first(), asks(seen.handle)), (1, 90_000));
+    assert_eq!(drops(&cluster), [], "it is as it was");
+    put(2);
+    // (The shard of these tests counts no commit that moves no end.)
+    block_on(writer.setattr(file.attr.ino, SetAttr { mode: Some(0o640), ..SetAttr::default() })).unwrap();
+    block_on(reader.getattr(file.attr.ino)).unwrap();
+    assert_eq!((asks(past.handle), drops(&cluster)), (90_000, Vec::new()));
+    assert_eq!((asks(seen.handle), drops(&cluster)), (90_000, alloc::vec![(0, 0)]));
+    assert_eq!(first(), 2);
+    assert_eq!((asks(seen.handle), drops(&cluster)), (90_000, Vec::new()));
+    cluster.borrow_mut().shard.live = true;
+    for _ in 0..2 {
+        assert_eq!(first(), 2);
+        reader.shared().with(|s| s.inodes.entry(file.attr.ino).live = false);
+        assert_eq!((asks(seen.handle), drops(&cluster)), (90_000, alloc::vec![(0, 0)]));
+    }
+    assert_eq!((asks(seen.handle), drops(&cluster)), (90_000, Vec::new()), "no page is there");
+}
+
+/// Goal: by an answer that shows another time, or a larger size, no page goes that this mount may have stored into, and nobody waits:
+/// its question is outdated before. One that shows the same as before costs nothing.
+#[test]
+fn what_the_kernel_would_compare_is_outdated() {
+    let (cluster, writer) = mounted();
+    let reader = checked(&cluster);
+    let file = create(&writer, b"f");
+    write(&writer, &file, 0, &[1; 7_000]);
+    let seen = block_on(reader.open(file.attr.ino, BOTH)).unwrap();
+    assert_eq!(fill(&reader, &seen, 0).len(), 4_096);
+    block_on(reader.getattr(file.attr.ino)).unwrap();
+    assert_eq!((outdated(&cluster), drops(&cluster)), (0, Vec::new()));
+    let time = skep_types::Timestamp { secs: 77, nanos: 0 };
+    let set = SetAttr { mtime: Some(skep_types::SetTime::At(time)), ..SetAttr::default() };
+    block_on(writer.setattr(file.attr.ino, set)).unwrap();
+    for look in 0..2 {
+        let looked = match look {
+            0 => block_on(reader.getattr(file.attr.ino)),
+            _ => block_on(reader.lookup(skep_types::Ino::ROOT, b"f")),
+        };
+        assert_eq!(looked.unwrap().mtime, time, "who looks is shown the time");
+        assert_eq!(
+            (outdated(&cluster), drops(&cluster)),
+            (1, Vec::new()),
+            "the kernel has the old one still"
+        );
+    }
+    block_on(reader.drop_changed(file.attr.ino, 0, 0));
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    block_on(reader.getattr(file.attr.ino)).unwrap();
+    assert_eq!(fill(&reader, &seen, 0).len(), 4_096);
+    block_on(reader.getattr(file.attr.ino)).unwrap();
+    assert_eq!(
+        (outdated(&cluster), drops(&cluster)),
+        (0, Vec::new()),
+        "it believes what it was told without pages"
+    );
+}
+
+/// Goal: who opens a file for writing, and is alone with it, finds no pages that each write would have to drop; beside others they
+/// stay.
+#[test]
+fn a_writer_alone_has_no_pages() {
+    let (cluster, writer) = mounted();
+    let reader = checked(&cluster);
+    let file = create(&writer, b"f");
+    write(&writer, &file, 0, &[1; 7_000]);
+    let ino = file.attr.ino;
+    let seen = block_on(reader.open(ino, READ)).unwrap();
+    assert_eq!(fill(&reader, &seen, 0).len(), 4_096);
+    let beside = block_on(reader.open(ino, BOTH)).unwrap();
+    assert_eq!(drops(&cluster), []);
+    block_on(reader.release(beside.handle));
+    block_on(reader.release(seen.handle));
+    let alone = block_on(reader.open(ino, BOTH)).unwrap();
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    write(&reader, &alone, 100, b"x");
+    assert_eq!(drops(&cluster), []);
+}
+
+/// Goal: beside another mount's truncate the second who asks drops nothing while what the first was told may not be applied, nor a
+/// fill that it has begun: the kernel would take the file for longer than it is.
+#[test]
+fn nothing_is_dropped_beside_a_cut() {
+    let (cluster, writer) = mounted();
+    let reader = checked(&cluster);
+    let file = create(&writer, b"f");
+    write(&writer, &file, 0, &[1; 90_000]);
+    block_on(writer.fsync(file.handle)).unwrap();
+    let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
+    reader.write_through_pages(seen.handle);
+    assert_eq!(fill(&reader, &seen, 81_920).len(), 4_096);
+    block_on(writer.setattr(file.attr.ino, SetAttr { size: Some(82_000), ..SetAttr::default() })).unwrap();
+    let since = crate::testing::clock(&cluster);
+    assert_eq!(block_on(reader.getattr_open(seen.handle)).unwrap().size, 82_000);
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    assert_eq!(fill(&reader, &seen, 81_920).len(), 80);
+    cluster.borrow_mut().shard.live = true;
+    assert!(crate::testing::clock(&cluster) < since + crate::limits::APPLIED_MS);
+    assert_eq!(block_on(reader.getattr_open(seen.handle)).unwrap().size, 82_000);
+    assert_eq!(drops(&cluster), [(0, 0)], "others may be writing");
+    assert!(crate::testing::clock(&cluster) >= since + crate::limits::APPLIED_MS, "it has waited");
 }
