@@ -15,6 +15,7 @@ use crate::dispatch::unique_of;
 use crate::mount::{Mounted, Unmounter, mount};
 use crate::negotiate::whole_pages;
 use crate::notices::Notices;
+use crate::sizes::Sizes;
 use crate::transport::Site;
 use crate::uring::{Fault, Plan};
 use crate::{
@@ -107,6 +108,14 @@ impl Fuse {
     #[must_use]
     pub fn notifier(&self) -> Notifier {
         Notifier::new(&self.device, &self.notices)
+    }
+
+    /// What has the kernel look how long a file is, from any thread that serves nothing, while it is mounted.
+    ///
+    /// # Errors
+    /// It is not mounted any more.
+    pub fn sizes(&self) -> Result<Sizes, Errno> {
+        Sizes::new(self.mounted.target(), &self.notices)
     }
 
     /// What unmounts it from another thread, or after a signal.

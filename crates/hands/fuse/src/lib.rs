@@ -35,6 +35,7 @@ mod notices;
 mod notify;
 mod parked;
 mod requests;
+mod sizes;
 mod transport;
 mod uring;
 
@@ -58,6 +59,7 @@ pub use requests::{
     Context, CopyRange, CreateRequest, FallocateRequest, FileLock, Forgets, IoctlRequest, LockKind,
     LockRequest, OpenRequest, ReadRequest, ReleaseRequest, SetAttr, SetTime, WriteRequest,
 };
+pub use sizes::Sizes;
 pub use transport::{Ending, Serving, Transport};
 pub use uring::{
     ADDED_PER_QUEUE, DEFAULT_DEPTH, DEFAULT_THREADS, ENTRIES_LIMIT, PARKED_PER_QUEUE, RESERVE_PER_THREAD,

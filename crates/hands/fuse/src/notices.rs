@@ -5,13 +5,22 @@
 //! the kernel's queue than there are places, for the requests that it may wait for: see
 //! [`crate::dispatch::is_awaited`].
 
+use crate::abi::header::InHeader;
+use crate::dispatch;
+use crate::sizes::Askers;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use zerocopy::FromBytes;
+
 /// Those of one connection.
 #[derive(Default)]
-pub(crate) struct Notices(Mutex<State>);
+pub(crate) struct Notices {
+    state: Mutex<State>,
+    /// Who has the kernel ask for something that others wait for.
+    pub askers: Askers,
+}
 
 #[derive(Default)]
 struct State {
@@ -25,7 +34,7 @@ pub(crate) struct Told<'a>(&'a Notices, u64);
 
 impl Notices {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The kernel is about to be told something.
@@ -35,6 +44,13 @@ impl Notices {
         state.next += 1;
         state.running.insert(number, Instant::now());
         Told(self, number)
+    }
+
+    /// May a notification wait for this request, or what is like one? See [`dispatch::is_awaited`].
+    pub(crate) fn is_awaited(&self, request: &[u8]) -> bool {
+        let is_asked =
+            || InHeader::read_from_prefix(request).is_ok_and(|(header, _)| self.askers.has(header.pid));
+        dispatch::is_awaited(request) || is_asked()
     }
 
     /// Has the kernel had one for so long?

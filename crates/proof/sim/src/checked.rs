@@ -71,7 +71,11 @@ impl Actor {
     async fn poll(&self, file: usize, ino: Ino) -> Result<(), Failed> {
         let session = session_of(&self.shared);
         // As the kernel, which comes by its name: a lease covers what it leads to.
-        let _ = self.lane.lookup(Ino::ROOT, format!("paged{file}").as_bytes()).await;
+        let asked = kernel(&self.hub, self.id.life, |k| k.asks());
+        let found = self.lane.lookup(Ino::ROOT, format!("paged{file}").as_bytes()).await;
+        if let Ok(attr) = found {
+            kernel(&self.hub, self.id.life, |k| k.told(ino, attr.size, asked));
+        }
         let Ok(opened) = self.lane.open(ino, READ).await else { return Ok(()) };
         let paged = opened.covered && self.checks();
         if paged {
@@ -127,7 +131,8 @@ impl Actor {
         let found: u64 = text.and_then(|text| text.parse().ok()).unwrap_or(0);
         if found < before.min(self.newest(file)) {
             return Some(self.fail(format!(
-                "{found} is read from checked file {file}, but {before} was written before that began"
+                "{found} is read in {} bytes of checked file {file}, but {before} was written before that began",
+                bytes.len()
             )));
         }
         let zero = bytes.iter().skip(NUMBER).position(|byte| *byte == 0);

@@ -73,6 +73,7 @@ pub const MARKERS: &[&str] = &[
     "a number was read that had been read ahead at a distance",
     "a covered file was opened to read through pages",
     "pages were read without a question",
+    "a kernel was made to ask how long a file is",
     "a reply was applied late",
     "a directory's lock was waited for",
     "a known name led elsewhere",

@@ -172,8 +172,8 @@ pub enum Canary {
     ReadsOldRecords,
     /// Who asks before it reads from a page is answered while older pages are there.
     ReadsOldPages,
-    /// Pages are dropped though a smaller size may not be applied yet.
-    DropsBesideACut,
+    /// Pages are filled up to the end of the file though the kernel may take it for longer.
+    EndsUnknown,
     /// A shard answers about a file that another mount holds, and asks that afterwards.
     TellsBehindTheAnswer,
     /// A mount forgets who asked for a file before it knew that it holds it.
@@ -254,7 +254,7 @@ impl Canary {
         Self::ReadsOldAhead,
         Self::ReadsOldRecords,
         Self::ReadsOldPages,
-        Self::DropsBesideACut,
+        Self::EndsUnknown,
         Self::TellsBehindTheAnswer,
         Self::HoldsWhatWasAsked,
         Self::ToldTwice,
@@ -308,7 +308,7 @@ impl Canary {
             }
             Self::RepeatsOnAnyLine | Self::CutReadAsHole => Some(Theme::LateTrims),
             Self::CreateOpens | Self::BelievesNames | Self::BelievesAttributes => Some(Theme::Names),
-            Self::ReadsOldAhead | Self::ReadsOldRecords | Self::ReadsOldPages | Self::DropsBesideACut => {
+            Self::ReadsOldAhead | Self::ReadsOldRecords | Self::ReadsOldPages | Self::EndsUnknown => {
                 Some(Theme::Pages)
             }
             _ if self.is_of_leases() => Some(Theme::Names),
@@ -373,7 +373,7 @@ impl Canary {
             Self::ReadsOldAhead => "reads-old-ahead",
             Self::ReadsOldRecords => "reads-old-records",
             Self::ReadsOldPages => "reads-old-pages",
-            Self::DropsBesideACut => "drops-beside-a-cut",
+            Self::EndsUnknown => "ends-unknown",
             Self::TellsBehindTheAnswer => "tells-behind-the-answer",
             Self::HoldsWhatWasAsked => "holds-what-was-asked",
             Self::ToldTwice => "told-twice",

@@ -110,7 +110,7 @@ impl Moment {
             Some(Canary::ErasesLeasedOpen) => return Some(Self::Reopened),
             Some(Canary::ReadsOldAhead) => return Some(Self::InOrder),
             Some(Canary::ReadsOldRecords) => return Some(Self::Strided),
-            Some(Canary::ReadsOldPages | Canary::DropsBesideACut) => return Some(Self::Polled),
+            Some(Canary::ReadsOldPages | Canary::EndsUnknown) => return Some(Self::Polled),
             Some(Canary::HoldsWhatWasAsked) => return Some(Self::Asked),
             Some(Canary::ToldTwice) => return Some(Self::ToldAgain),
             Some(Canary::RecallOvertakesGrant | Canary::InstallsAfterConfirm) => {

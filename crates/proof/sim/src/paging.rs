@@ -27,6 +27,9 @@ pub(crate) const TAIL_MAX: u64 = 150_000;
 const IN_ORDER: u64 = 80;
 /// The same of records.
 const IN_RECORDS: u64 = 60;
+/// Of a hundred READs of the kernel, and of answers to them, so many take up to so long, in milliseconds.
+const TRAVELS: u64 = 30;
+const TRAVELS_MS: u64 = 80;
 /// Looks of one reader.
 pub(crate) const LOOKS: u64 = 6;
 
@@ -162,7 +165,9 @@ impl Actor {
                 Found::Locked => self.lane.port().pause(1).await,
                 Found::Nothing => {
                     let mut bytes = vec![0; PAGE as usize];
+                    self.travels().await;
                     let filled = self.lane.fill(handle, page * PAGE, &mut bytes).await;
+                    self.travels().await;
                     let got = filled.as_ref().ok().map(|n| &bytes[..*n]);
                     kernel(&self.hub, self.id.life, |k| k.filled(ino, page, got, asked));
                     filled?;
@@ -171,6 +176,17 @@ impl Actor {
             if self.lane.port().cancelled() {
                 return Err(Errno::EINTR);
             }
+        }
+    }
+
+    /// A request of the kernel, or the answer to it, is on its way, now and then for long.
+    async fn travels(&self) {
+        let ms = {
+            let rng = &mut self.hub.borrow_mut().rng;
+            if rng.percent(TRAVELS) { rng.below(TRAVELS_MS) } else { 0 }
+        };
+        if ms > 0 {
+            self.lane.port().pause(ms).await;
         }
     }
 

@@ -20,6 +20,8 @@ pub type SharedRef = Rc<RefCell<Shared>>;
 
 /// A notification takes no longer than this to reach the kernel.
 const NOTICE_MAX_MS: u64 = 60;
+/// Nor does a question of the kernel take longer to be answered that it was made to ask.
+const ASKED_MS: u64 = 10;
 /// A port waits no longer than one of these before it has a connection.
 const CONNECTS_MAX_MS: [u64; 3] = [10, 200, 3_000];
 /// Message numbers of metadata shards.
@@ -101,6 +103,12 @@ impl SimPort {
             let requests = pooled.entry((self.lane.life, *node)).or_default();
             *requests = if takes { *requests + 1 } else { requests.saturating_sub(1) };
         }
+    }
+
+    /// A question that the kernel was made to ask, or its answer, is on its way.
+    async fn travels(&self) {
+        let ms = self.hub.borrow_mut().rng.below(ASKED_MS);
+        self.pause(ms).await;
     }
 
     fn patience_is_over(&self) -> bool {
@@ -186,13 +194,17 @@ impl Port for SimPort {
             }
             _ => self.pause(delay).await,
         }
-        while !self.patience_is_over() && patience.is_none_or(|ms| self.hub.borrow().now < since + ms) {
-            if kernel(&self.hub, self.lane.life, |k| k.inval_inode(ino, Some((from, len)))) != Told::Waits {
-                return true;
-            }
+        // It outdates what was asked before once, when it comes, and then waits for pages.
+        let mut gone =
+            kernel(&self.hub, self.lane.life, |k| k.inval_inode(ino, Some((from, len)))) != Told::Waits;
+        while !gone
+            && !self.patience_is_over()
+            && patience.is_none_or(|ms| self.hub.borrow().now < since + ms)
+        {
             self.pause(1).await;
+            gone = kernel(&self.hub, self.lane.life, |k| k.drop_pages(ino, from, len));
         }
-        false
+        gone
     }
 
     fn drop_attributes(&self, ino: Ino) -> Dropped {
@@ -253,6 +265,27 @@ impl Port for SimPort {
                 return true;
             }
             self.pause(1).await;
+        }
+        false
+    }
+
+    async fn settle(&self, ino: Ino) -> bool {
+        self.hub.borrow_mut().coverage.hit("a kernel was made to ask how long a file is");
+        while !self.patience_is_over() {
+            let asked = kernel(&self.hub, self.lane.life, |k| k.asks());
+            self.travels().await;
+            let known = kernel(&self.hub, self.lane.life, |k| k.size(ino));
+            let Some(attr) = self.shared.borrow_mut().settles(ino, known) else { return false };
+            self.travels().await;
+            let is_believed = kernel(&self.hub, self.lane.life, |k| k.took_over(ino, attr.size, asked));
+            let hub = &mut *self.hub.borrow_mut();
+            hub.say(format_args!(
+                "{}: the kernel asks how long inode {} is: {}, believed {is_believed}",
+                self.lane, ino.0, attr.size
+            ));
+            if is_believed {
+                return true;
+            }
         }
         false
     }

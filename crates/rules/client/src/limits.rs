@@ -213,8 +213,8 @@ pub const STRAYS_BATCH: usize = 64;
 pub const OWN_WAIT_MIN_MS: u64 = 1;
 /// Longest such pause.
 pub const OWN_WAIT_MAX_MS: u64 = 50;
-/// What was answered is applied by then: the thread that asked has run again. (As [`VALIDITY_MARGIN_MS`].)
-pub const APPLIED_MS: u64 = VALIDITY_MARGIN_MS;
+/// So often it is tried to have the kernel know that a file is shorter, before a read of its pages fails.
+pub const SHORTEN_TRIES: u32 = 20;
 /// Pages are waited for no longer where the kernel may hold them until it has the answer.
 pub const PAGES_PATIENCE_MS: u64 = 50;
 
@@ -362,8 +362,8 @@ pub struct Limits {
     pub checks: bool,
     /// A fault on purpose: who asks so is answered though older pages are there (*reads-old-pages*).
     pub canary_leaves_pages: bool,
-    /// A fault on purpose: pages are dropped though a smaller size may not be applied yet (*drops-beside-a-cut*).
-    pub canary_drops_beside_cuts: bool,
+    /// A fault on purpose: pages are filled up to the end of the file though the kernel may take it for longer (*ends-unknown*).
+    pub canary_ends_unknown: bool,
 }
 
 impl Limits {
@@ -418,7 +418,7 @@ impl Default for Limits {
             canary_unknown_is_gone: false,
             checks: false,
             canary_leaves_pages: false,
-            canary_drops_beside_cuts: false,
+            canary_ends_unknown: false,
         }
     }
 }

@@ -174,6 +174,13 @@ pub trait Port {
         true
     }
 
+    /// Has the kernel ask for the attributes of a file, and waits until it has taken over what it was answered, which is what
+    /// [`crate::Lane::settles`] says: nothing that it was answered before counts behind that. `false`: perhaps it has not. It waits
+    /// for no fill, so whoever serves one may call it.
+    async fn settle(&self, _ino: Ino) -> bool {
+        true
+    }
+
     /// Something waits for [`crate::Lane::housekeeping`]: call it within [`crate::HOUSEKEEPING_SOON_MS`].
     fn work_waits(&self) {}
 

@@ -21,7 +21,7 @@ use super::parking::{DevParking, after_dispatch};
 use super::{DevOptions, PARKED_LIMIT, RESERVE_WORKERS};
 use crate::buffer::{ReplyBuffer, RequestBuffer};
 use crate::device::{Received, clone_device, receive, send};
-use crate::dispatch::{is_awaited, unique_of};
+use crate::dispatch::unique_of;
 use crate::interrupt::InterruptTable;
 use crate::parked::Parked;
 use crate::transport::{NOTICE_CHECK, NOTICE_PATIENCE, Site};
@@ -288,7 +288,7 @@ impl<M: Mount> Crew<'_, M> {
                 self.shortage(scope);
             }
             let request = buffer.request(length);
-            let answer = if is_awaited(request) {
+            let answer = if self.site.notices.is_awaited(request) {
                 self.answer(&mut desk, &device, request)
             } else if self.aside.admit(&device, request) {
                 let answer = self.answer(&mut desk, &device, request);

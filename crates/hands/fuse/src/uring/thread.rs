@@ -18,7 +18,6 @@ use super::plan::ThreadPlan;
 use super::queue::Queue;
 use super::workers::{Worker, Workers};
 use super::{ADDED_PER_QUEUE, PARKED_PER_QUEUE};
-use crate::dispatch::is_awaited;
 use crate::parked::{Confirmed, Parked};
 use crate::transport::{NOTICE_CHECK, NOTICE_PATIENCE};
 use crate::{Answer, Errno, Mount, Park, ParkedReply, RingThread, dispatch};
@@ -166,7 +165,8 @@ impl<'a, M: Mount> Loop<'a, M> {
             queue.kick_answered(self.reactor.turns());
             return entry.answer(Err(Errno::EAGAIN));
         }
-        let worker = self.workers.take(is_awaited(entry.work()?.0)).await.ok_or(Errno::EMFILE)?;
+        let worker =
+            self.workers.take(self.crew.notices().is_awaited(entry.work()?.0)).await.ok_or(Errno::EMFILE)?;
         let parking = EntryParking { queue, parked: self.crew.parked(), answer: RefCell::default() };
         let outcome = self.dispatch(&worker, &parking, entry).await;
         self.workers.put(worker);

@@ -6,7 +6,7 @@ use super::netbench::Netbench;
 use super::pages::Pages;
 use super::recalls::Bell;
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
-use skep_fuse::Notifier;
+use skep_fuse::{Notifier, Sizes};
 use skep_net::{Endpoint, Keyring};
 use skep_types::limits::SLOTS_MAX;
 use skep_types::{ClientId, Millis, NodeId, ServiceKind, Uuid};
@@ -54,6 +54,8 @@ pub struct Hands {
     pub pages: OnceLock<Arc<Pages>>,
     /// Tells the kernel what to drop besides, once there is a mount.
     pub notifier: OnceLock<Notifier>,
+    /// Has the kernel look how long files are, if it asks before it reads from a page; and who waits for that.
+    pub sizes: OnceLock<(Arc<Sizes>, Arc<Pages>)>,
     pub mount_point: OnceLock<PathBuf>,
     /// Calls the thread that hears what servers tell.
     pub bell: Bell,
@@ -92,6 +94,7 @@ impl Hands {
             callers: Callers::default(),
             pages: OnceLock::new(),
             notifier: OnceLock::new(),
+            sizes: OnceLock::new(),
             mount_point: OnceLock::new(),
             bell: Bell::default(),
             netbench: OnceLock::new(),

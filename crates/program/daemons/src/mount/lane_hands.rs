@@ -56,6 +56,9 @@ pub trait MountPort: Port {
     fn hands(&self) -> &Hands;
 }
 
+/// What a file is like is known to the kernel by then, or tried anew.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
+
 pub struct LaneHands {
     /// What all lanes share.
     pub hands: Arc<Hands>,
@@ -229,6 +232,14 @@ impl LaneHands {
             ms => Duration::from_millis(ms),
         };
         Some((told, Instant::now() + limit))
+    }
+
+    /// See [`Port::settle`]. `None`: there is no kernel that would have to.
+    pub fn settle(&self, ino: Ino) -> Option<(Arc<Told>, Instant)> {
+        let (_, pages) = self.hands.sizes.get()?;
+        let retry = self.hands.shared.with(|s| s.limits.retry_ms);
+        let limit = if retry == 0 { SETTLE_MAX } else { SETTLE_MAX.min(Duration::from_millis(retry)) };
+        Some((pages.tell(ino.0, Notice::Settle), Instant::now() + limit))
     }
 
     /// See [`Port::drop_attributes`].

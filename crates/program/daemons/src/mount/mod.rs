@@ -162,6 +162,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let pages = Pages::new(device.notifier());
     let _ = hands.pages.set(pages.clone());
     let _ = hands.notifier.set(device.notifier());
+    let settling = if checks { Some(settling(&device, &hands)?) } else { None };
     let _ = hands.mount_point.set(seen);
     let served = Served::new(&hands, config.io, Readiness::new("mount"), background, note);
     let kept = hands.clone();
@@ -178,6 +179,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let ended = device.run(&served).map_err(|e| e.to_string());
     hands.end();
     pages.end();
+    settling.inspect(|pages| pages.end());
     renewer.thread().unpark();
     syncer.thread().unpark();
     hands.is_asked();
@@ -309,6 +311,14 @@ fn room(config: &MountConfig, open_files: u64) -> Room {
         );
     }
     room
+}
+
+/// Has the kernel take over what it is answered of files, before a page is filled with their end.
+fn settling(device: &Fuse, hands: &Hands) -> Result<Arc<Pages>, String> {
+    let sizes = Arc::new(device.sizes().map_err(|e| format!("{}: {e}", device.target().display()))?);
+    let pages = Pages::settling(sizes.clone());
+    let _ = hands.sizes.set((sizes, pages.clone()));
+    Ok(pages)
 }
 
 fn mount(

@@ -4,16 +4,18 @@
 //! for it.
 
 use skep_client::Dropped;
-use skep_fuse::Notifier;
+use skep_fuse::{Notifier, Sizes};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Inodes that are told of at the same moment. Each may wait for a server that fills a page.
 const THREADS_MAX: usize = 128;
+/// What a file is like is known to the kernel so soon, or it is looked at anew.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 /// Threads that stay when there is nothing to do.
 const IDLE_MAX: usize = 4;
 
@@ -24,6 +26,8 @@ pub enum Notice {
     Drop { from: u64, len: u64 },
     /// The file is at least this long.
     Size(u64),
+    /// The kernel is to take over what it is answered; told by [`Pages::settling`] only.
+    Settle,
     /// A name in the directory is to go.
     Name(Box<[u8]>),
 }
@@ -37,6 +41,7 @@ impl Notice {
                 from <= first && end(*first, *most) <= end(*from, *len)
             }
             (Self::Size(size), Self::Size(other)) => other <= size,
+            (Self::Settle, Self::Settle) => true,
             (Self::Name(name), Self::Name(other)) => name == other,
             _ => false,
         }
@@ -103,12 +108,26 @@ impl Pages {
                 }
                 Notice::Size(size) => notifier.lengthen_inode(ino, *size).map(|()| skep_fuse::Dropped::Done),
                 Notice::Name(name) => notifier.inval_entry(ino, name),
+                Notice::Settle => return Dropped::Failed,
             };
             match told {
                 Ok(skep_fuse::Dropped::Done) => Dropped::Done,
                 Ok(skep_fuse::Dropped::Unknown) => Dropped::Unknown,
                 // The mount has ended.
                 Err(_) => notice.at_the_end(),
+            }
+        })
+    }
+
+    /// Has the kernel take over what it is answered of files. Apart from the others: who waits for that keeps a page that these may
+    /// wait for.
+    pub fn settling(sizes: Arc<Sizes>) -> Arc<Self> {
+        Self::telling(move |ino, _| match sizes.settle(ino, Instant::now() + SETTLED_WITHIN) {
+            Ok(Some(_)) => Dropped::Done,
+            Ok(None) => Dropped::Failed,
+            Err(e) => {
+                warning!("the kernel cannot be asked what it knows of inode {ino}: {e}");
+                Dropped::Failed
             }
         })
     }

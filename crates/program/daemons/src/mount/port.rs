@@ -316,6 +316,11 @@ impl Port for BlockingPort {
         self.lane.drop_attributes(ino)
     }
 
+    async fn settle(&self, ino: Ino) -> bool {
+        let told = self.lane.settle(ino);
+        self.notified(told) == Dropped::Done
+    }
+
     async fn tell_size(&self, ino: Ino, size: u64) -> bool {
         self.notified(self.lane.notify(ino, Notice::Size(size), None)) == Dropped::Done
     }

@@ -80,6 +80,15 @@ impl Kernel {
         known != Some(attr.mtime) || inode.size != attr.size
     }
 
+    /// The answer to a question tells a size. `false`: something has outdated that, and it is not believed.
+    pub fn took_over(&mut self, ino: Ino, size: u64, asked: Asked) -> bool {
+        let is_believed = self.inodes.get(&ino).is_none_or(|inode| inode.version <= asked.version);
+        if is_believed {
+            self.set_size(ino, size);
+        }
+        is_believed
+    }
+
     /// A notification makes the file at least this long; `false`: its last page is locked, which it waits for.
     pub fn lengthened(&mut self, ino: Ino, size: u64) -> bool {
         let Some(inode) = self.inodes.get(&ino) else { return true };
@@ -97,8 +106,7 @@ impl Kernel {
     }
 
     /// The file's size, as programs of this kernel see it.
-    #[cfg(test)]
-    pub(super) fn size(&self, ino: Ino) -> u64 {
+    pub fn size(&self, ino: Ino) -> u64 {
         self.inodes.get(&ino).map_or(0, |inode| inode.size)
     }
 

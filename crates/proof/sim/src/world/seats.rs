@@ -359,7 +359,7 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         canary_keeps_ahead: canary == Some(Canary::ReadsOldAhead),
         canary_keeps_records: canary == Some(Canary::ReadsOldRecords),
         canary_leaves_pages: canary == Some(Canary::ReadsOldPages),
-        canary_drops_beside_cuts: canary == Some(Canary::DropsBesideACut),
+        canary_ends_unknown: canary == Some(Canary::EndsUnknown),
         canary_forgets_questions: canary == Some(Canary::HoldsWhatWasAsked),
         canary_tells_unput: canary == Some(Canary::BehindToldAsSynced),
         canary_reads_unput: canary == Some(Canary::ReadsPastTheRun),

@@ -2,7 +2,7 @@
 //! `docs/design/data-path.md`.
 
 use crate::lane::Lane;
-use crate::limits::{COPY_DROPS_MAX, FILL_WAIT_MS, PAGES_PATIENCE_MS};
+use crate::limits::{COPY_DROPS_MAX, FILL_WAIT_MS, PAGES_PATIENCE_MS, SHORTEN_TRIES};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Filled, Handle, PageDrop, Pages, Shared};
 use skep_types::{Attr, Errno, Ino, Millis};
@@ -29,13 +29,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (number, drops) =
             self.shared.with(|s| (s.inodes.entry(ino).pages.fill_begins(offset, end), s.inodes.drops));
         let filled = self.fill_numbered((number, offset, end), ino, out).await;
-        let now = self.port.now();
         self.shared.with(|s| {
             let inode = s.inodes.entry(ino);
             if filled.is_err() {
                 inode.pages.fill_given_up(number);
             }
-            inode.believed.is_filled(end, now);
             // The kernel cuts the file there, unless a drop has outdated what it asked.
             let found = filled.as_ref().ok().map(|n| offset + *n as u64).filter(|found| *found < end);
             if let Some(found) = found.filter(|_| !inode.pages.is_disbelieved(drops)) {
@@ -58,9 +56,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             self.port.pause(FILL_WAIT_MS).await;
         }
-        let mut looked = false;
+        let (mut looked, mut tries) = (false, 0);
         loop {
             let n = self.read_all(ino, offset, out, None).await?;
+            if n < out.len() && !self.ends_for_kernel(ino, offset + n as u64).await {
+                tries += 1;
+                if tries == SHORTEN_TRIES || self.port.cancelled() {
+                    return Err(self.pages_stay());
+                }
+                continue;
+            }
             match self.shared.with(|s| s.inodes.entry(ino).pages.fill_ends(number, n, out, looked)) {
                 Filled::Done(n) => return Ok(n),
                 Filled::Again => {
@@ -69,6 +74,33 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             }
         }
+    }
+
+    /// A page is about to be filled up to `end`, where the file ends, and the kernel shows zeros behind that up to where it takes the
+    /// file to end. Not all that it is answered it believes, and so a smaller size may be unknown to it, whatever it was told: then
+    /// it is made to ask. `false`: it may not know it.
+    async fn ends_for_kernel(&self, ino: Ino, end: u64) -> bool {
+        let begins = |s: &mut Shared| match s.limits.checks && !s.limits.canary_ends_unknown {
+            true => s.inodes.get_mut(ino)?.pages.look_begins(end),
+            false => None,
+        };
+        let Some(number) = self.shared.with(begins) else { return true };
+        let settled = self.port.settle(ino).await;
+        let done = settled && self.shared.with(|s| s.inodes.get(ino).is_none_or(|inode| inode.size() <= end));
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(ino) {
+                inode.pages.look_ends(number, done);
+                if done {
+                    inode.believed.is_at_most(end);
+                }
+            }
+        });
+        done
+    }
+
+    /// See [`Shared::settles`].
+    pub fn settles(&self, ino: Ino, known: u64) -> Option<Attr> {
+        self.shared.with(|s| s.settles(ino, known))
     }
 
     /// A file is about to be opened, or its attributes told: a page that would show zeros that nobody wrote goes before.
@@ -84,10 +116,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     fn is_told(&self, attr: &Attr) {
-        let now = self.port.now();
         self.shared.with(|s| {
             if let Some(inode) = s.inodes.get_mut(attr.ino).filter(|_| s.limits.checks) {
-                inode.believed.is_answered(attr, true, now);
+                inode.believed.is_answered(attr, true);
             }
         });
     }
@@ -102,31 +133,39 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn answered(&self, attr: &Attr, asked: u64) -> Result<(), Errno> {
         self.before_shown(attr).await?;
         self.before_compared(attr, asked).await;
-        let now = self.port.now();
         let disbelieved = self.shared.with(|s| {
             let Some(inode) = s.inodes.get_mut(attr.ino) else { return false };
             let disbelieved = inode.pages.is_disbelieved(asked);
             if s.limits.checks {
-                inode.believed.is_answered(attr, !disbelieved, now);
+                inode.believed.is_answered(attr, !disbelieved);
             }
             disbelieved
         });
         if !disbelieved || attr.size == 0 {
             return Ok(());
         }
-        if !self.port.tell_size(attr.ino, attr.size).await {
-            return Err(self.pages_stay());
+        // An answer may be older than what the kernel has learned since: it is not to be made to believe it then.
+        if !self.shared.with(|s| s.limits.checks) {
+            let is_told = self.port.tell_size(attr.ino, attr.size).await;
+            return if is_told { Ok(()) } else { Err(self.pages_stay()) };
         }
-        self.shared.with(|s| s.inodes.get_mut(attr.ino).map(|inode| inode.believed.is_at_least(attr.size)));
-        Ok(())
+        for _ in 0..SHORTEN_TRIES {
+            if self.port.settle(attr.ino).await {
+                return Ok(());
+            }
+            if self.port.cancelled() {
+                break;
+            }
+        }
+        Err(self.pages_stay())
     }
 
     /// The kernel would drop all pages by itself, one by one those that were stored into, and have whoever asked wait for fills.
     /// It does not compare what it does not believe: so the question is outdated first, by a drop where nobody writes here and
     /// the next answer may be valid, else without one.
     async fn before_compared(&self, attr: &Attr, asked: u64) {
-        let (now, boot) = (self.port.now(), self.port.boot());
-        match self.shared.with(|s| s.compared(attr, asked, now, boot)) {
+        let boot = self.port.boot();
+        match self.shared.with(|s| s.compared(attr, asked, boot)) {
             Compared::Same => {}
             Compared::Rested(drop) => {
                 if !self.drop_begun(attr.ino, drop, Some(PAGES_PATIENCE_MS)).await {
@@ -153,31 +192,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// others may be writing, which no change counter tells.
     pub(crate) async fn before_read(&self, attr: &Attr, elsewhere: bool) -> Result<(), Errno> {
         loop {
-            let now = self.port.now();
-            match self.shared.with(|s| s.pages_for_read(attr, elsewhere, now)) {
+            match self.shared.with(|s| s.pages_for_read(attr, elsewhere)) {
                 ForRead::Good => return Ok(()),
                 // What is filled from now on is of now.
                 ForRead::Old(drop) => {
                     let is_gone = self.drop_begun(attr.ino, drop, None).await;
                     return if is_gone { Ok(()) } else { Err(self.pages_stay()) };
                 }
-                ForRead::Later(_) if self.port.cancelled() => return Err(Errno::EINTR),
-                ForRead::Later(ms) => self.port.pause(ms).await,
+                ForRead::Later if self.port.cancelled() => return Err(Errno::EINTR),
+                ForRead::Later => self.port.pause(FILL_WAIT_MS).await,
             }
         }
-    }
-
-    /// Waits until pages may be dropped, no longer than `patience`. `false`: they may not.
-    async fn settled(&self, ino: Ino, patience: Option<u64>) -> bool {
-        let since = self.port.now();
-        while let Some(ms) = self.shared.with(|s| s.settles_in(ino, self.port.now())) {
-            let waited = self.port.now().since(since);
-            if self.port.cancelled() || patience.is_some_and(|most| waited >= most) {
-                return false;
-            }
-            self.port.pause(patience.map_or(ms, |most| ms.min(most - waited))).await;
-        }
-        true
     }
 
     /// May these attributes be told without a wait?
@@ -214,9 +239,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         patience: Option<u64>,
         mut tell: impl FnMut(&mut Pages) -> Option<PageDrop>,
     ) -> Result<(), Errno> {
-        if !self.settled(ino, patience).await {
-            return Err(self.pages_stay());
-        }
         while let Some(drop) = self.shared.with(|s| tell(&mut s.inodes.get_mut(ino)?.pages)) {
             if !self.drop_begun(ino, drop, patience).await {
                 return Err(self.pages_stay());
@@ -251,9 +273,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// All pages that a program sees from now on are as of now. `elsewhere`: another mount writes, which no change
     /// counter tells. `false`: the program gave up.
     pub(crate) async fn freshen_pages(&self, ino: Ino, elsewhere: bool, patience: Option<u64>) -> bool {
-        if !self.settled(ino, patience).await {
-            return false;
-        }
         let drop = self.shared.with(|s| {
             let inode = s.inodes.get_mut(ino)?;
             let change = inode.attr.as_ref().map_or(0, |attr| attr.change);
@@ -416,26 +435,27 @@ enum ForRead {
     Good,
     Old(PageDrop),
     /// It is to be looked at again.
-    Later(u64),
+    Later,
 }
 
 impl Shared {
-    fn settles_in(&mut self, ino: Ino, now: Millis) -> Option<u64> {
-        let inode = self.inodes.get_mut(ino).filter(|_| !self.limits.canary_drops_beside_cuts)?;
-        if !inode.pages.may_be_held() {
-            return None;
-        }
-        inode.believed.settles_in(now, |size| inode.pages.fills_behind(size))
+    /// What the kernel is to be answered when it asks because of [`Port::settle`]: what is known, as far as no page shows zeros in
+    /// front of that. Nothing is waited for: a page waits for this. `known`: how long it takes the file to be. `None`: nothing is known.
+    pub fn settles(&mut self, ino: Ino, known: u64) -> Option<Attr> {
+        let inode = self.inodes.get_mut(ino)?;
+        let mut attr = inode.with_mark(inode.attr.clone()?);
+        attr.size = inode.pages.settles(attr.size.max(inode.size()), known);
+        Some(attr)
     }
 
     /// Would the kernel drop pages by this answer to a question from when the mount had counted `asked` drops?
-    fn compared(&mut self, attr: &Attr, asked: u64, now: Millis, boot: Millis) -> Compared {
+    fn compared(&mut self, attr: &Attr, asked: u64, boot: Millis) -> Compared {
         let Some(inode) = self.inodes.get(attr.ino).filter(|_| self.limits.checks) else {
             return Compared::Same;
         };
         let is_held = inode.pages.may_be_held() && !inode.pages.is_disbelieved(asked);
         let is_written = inode.is_written() || inode.opening > 0;
-        if !is_held || !inode.believed.differs(attr) || self.settles_in(attr.ino, now).is_some() {
+        if !is_held || !inode.believed.differs(attr) {
             return Compared::Same;
         }
         let is_covered = self.covering(attr.ino, boot).is_some_and(|(_, known)| known.change == attr.change);
@@ -446,7 +466,7 @@ impl Shared {
         rested.map_or(Compared::Busy, Compared::Rested)
     }
 
-    fn pages_for_read(&mut self, attr: &Attr, elsewhere: bool, now: Millis) -> ForRead {
+    fn pages_for_read(&mut self, attr: &Attr, elsewhere: bool) -> ForRead {
         let leaves = self.limits.canary_leaves_pages;
         let Some(inode) = self.inodes.get_mut(attr.ino).filter(|_| !leaves) else { return ForRead::Good };
         let is_of_now = inode.pages.are_as_of(attr.change) && !elsewhere;
@@ -454,15 +474,9 @@ impl Shared {
             return ForRead::Good;
         }
         if inode.pages.are_dropped() {
-            return ForRead::Later(FILL_WAIT_MS);
+            return ForRead::Later;
         }
-        match self.settles_in(attr.ino, now) {
-            Some(ms) => ForRead::Later(ms),
-            None => match self.inodes.get_mut(attr.ino) {
-                Some(inode) => ForRead::Old(inode.pages.drop_all(attr.change)),
-                None => ForRead::Good,
-            },
-        }
+        ForRead::Old(inode.pages.drop_all(attr.change))
     }
 }
 

@@ -4,23 +4,13 @@
 //! That comparison comes too late to count on, and waits for fills where nobody should. So what is known here is for sparing
 //! pages, and whoever waits; that no old page is read does not depend on it.
 
-use crate::limits::APPLIED_MS;
 use alloc::boxed::Box;
-use skep_types::{Attr, Millis, Timestamp};
-
-/// An answer said that the file had become shorter.
-#[derive(Debug, Clone, Copy)]
-struct Cut {
-    size: u64,
-    /// The last thing that may have to be applied yet: that answer, or a fill that found the new end.
-    at: Millis,
-}
+use skep_types::{Attr, Timestamp};
 
 /// What of it is kept.
 #[derive(Debug, Default)]
 struct Known {
     shown: Option<(Timestamp, u64)>,
-    cut: Option<Cut>,
 }
 
 /// See the module. Kept apart: of files that were never open nothing is.
@@ -29,12 +19,8 @@ pub struct Believed(Option<Box<Known>>);
 
 impl Believed {
     /// An answer with these attributes goes out. `is_believed`: nothing has outdated its question.
-    pub fn is_answered(&mut self, attr: &Attr, is_believed: bool, now: Millis) {
-        let shrinks = self.shrinks(attr.size);
+    pub fn is_answered(&mut self, attr: &Attr, is_believed: bool) {
         let known = self.0.get_or_insert_default();
-        if shrinks {
-            known.cut = Some(Cut { size: attr.size, at: now });
-        }
         if is_believed {
             known.shown = Some((attr.mtime, attr.size));
         }
@@ -80,38 +66,12 @@ impl Believed {
     pub fn differs(&self, attr: &Attr) -> bool {
         self.shown() != Some((attr.mtime, attr.size)) && !self.shrinks(attr.size)
     }
-
-    /// A fill that reaches to `end` has been answered, or will not be.
-    pub fn is_filled(&mut self, end: u64, now: Millis) {
-        let cut = self.0.as_mut().and_then(|known| known.cut.as_mut());
-        if let Some(cut) = cut.filter(|cut| cut.size < end) {
-            cut.at = now;
-        }
-    }
-
-    /// For how many milliseconds no page may be dropped: a drop outdates whatever was asked before, so the kernel would go on
-    /// taking the file for longer than it is, and a fill that ends at its end would be shown with zeros behind that.
-    /// `fills_behind`: is one under way that reaches behind this size?
-    pub fn settles_in(&mut self, now: Millis, fills_behind: impl FnOnce(u64) -> bool) -> Option<u64> {
-        let known = self.0.as_mut()?;
-        let cut = known.cut?;
-        if fills_behind(cut.size) {
-            return Some(1);
-        }
-        let left = APPLIED_MS.saturating_sub(now.since(cut.at));
-        if left == 0 {
-            known.cut = None;
-        }
-        (left > 0).then_some(left)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::attr;
-
-    const NOW: Millis = Millis(1_000);
 
     fn at(secs: i64, size: u64) -> Attr {
         Attr { mtime: Timestamp { secs, nanos: 0 }, ..attr(7, 1, size) }
@@ -125,36 +85,16 @@ mod tests {
         assert!(believed.differs(&at(1, 10)), "nothing is known");
         believed.is_opened(&at(9, 10));
         assert!(!believed.differs(&at(9, 10)));
-        believed.is_answered(&at(1, 10), true, NOW);
+        believed.is_answered(&at(1, 10), true);
         assert!(
             !believed.differs(&at(1, 10)) && believed.differs(&at(2, 10)) && believed.differs(&at(1, 11))
         );
-        believed.is_answered(&at(2, 11), false, NOW);
+        believed.is_answered(&at(2, 11), false);
         believed.is_opened(&at(2, 11));
         assert!(!believed.differs(&at(1, 10)), "not believed");
         believed.is_at_least(11);
         believed.is_at_least(5);
         assert!(!believed.differs(&at(1, 11)) && believed.differs(&at(1, 12)));
         assert!(believed.shrinks(10) && !believed.differs(&at(1, 10)), "that is told, whatever goes by it");
-    }
-
-    /// Goal: after a smaller size was told nothing is dropped before that can have been applied, nor beside fills that may find the
-    /// new end, nor before these can have been.
-    #[test]
-    fn a_smaller_size_settles() {
-        let mut believed = Believed::default();
-        believed.is_answered(&at(1, 10_000), true, NOW);
-        assert_eq!(believed.settles_in(NOW, |_| true), None);
-        believed.is_answered(&at(2, 5_000), false, NOW);
-        assert_eq!(believed.settles_in(NOW.plus(1), |_| false), Some(APPLIED_MS - 1));
-        let late = NOW.plus(APPLIED_MS);
-        assert_eq!(believed.settles_in(late, |size| size == 5_000), Some(1));
-        believed.is_filled(5_000, late);
-        assert_eq!(believed.settles_in(late, |_| false), None, "that one is not behind it");
-        believed.is_answered(&at(2, 5_000), true, NOW);
-        believed.is_filled(8_192, late);
-        assert_eq!(believed.settles_in(late, |_| false), Some(APPLIED_MS));
-        assert_eq!(believed.settles_in(late.plus(APPLIED_MS), |_| false), None);
-        assert!(!believed.shrinks(5_000));
     }
 }

@@ -1,5 +1,6 @@
 //! What the kernel's page cache may hold of a file, and as of when. The rules stand in `docs/design/data-path.md`.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Size of a page of the kernel.
@@ -47,6 +48,11 @@ pub struct Pages {
     held: (u64, u64),
     /// Drops under way: what they drop may still be there.
     dropping: u32,
+    /// The kernel takes the file for no longer than this: the largest size that it was told, as long as nobody has looked.
+    most: u64,
+    /// Looks under way, by their number, each with the largest size that it was told since. (Boxed: there are seldom any.)
+    #[allow(clippy::box_collection)]
+    looks: Option<Box<Vec<(u64, u64)>>>,
     /// The mount's count of drops when one of this file ended last.
     dropped_at: u64,
     /// All pages are as of this change counter of the file, or later; 0 = not known.
@@ -72,6 +78,8 @@ impl Default for Pages {
         Self {
             held: NONE,
             dropping: 0,
+            most: 0,
+            looks: None,
             dropped_at: 0,
             as_of: 0,
             era: 0,
@@ -136,11 +144,6 @@ impl Pages {
     /// Are some on their way out?
     pub fn are_dropped(&self) -> bool {
         self.dropping > 0
-    }
-
-    /// Are pages being filled that reach behind this size?
-    pub fn fills_behind(&self, size: u64) -> bool {
-        self.fills.iter().any(|fill| fill.end > size)
     }
 
     /// May a program be shown them as the content of change counter `change`?
@@ -318,7 +321,48 @@ impl Pages {
             }
         }
         self.told = self.told.max(size);
+        self.most = self.most.max(size);
+        self.looks
+            .iter_mut()
+            .flat_map(|looks| looks.iter_mut())
+            .for_each(|(_, since)| *since = size.max(*since));
         None
+    }
+
+    /// The kernel asks, and is to be answered this size, while a fill may wait for that: no page may be dropped before. `known`: what it
+    /// takes the file for. What it may be told: it takes it for longer only as far as no page shows zeros in front of that.
+    pub fn settles(&mut self, size: u64, known: u64) -> u64 {
+        let limit = if self.may_be_held() { self.limit() } else { u64::MAX };
+        let size = if size <= known { size } else { size.min(limit).max(known) };
+        if size < self.told {
+            self.right_to = self.right_to.min(size);
+        }
+        size
+    }
+
+    /// A fill has found that the file ends at `end`: does the kernel perhaps take it for longer? It would show zeros behind that.
+    /// Then it is looked at: the look's number.
+    pub fn look_begins(&mut self, end: u64) -> Option<u64> {
+        if self.most <= end {
+            return None;
+        }
+        self.numbers += 1;
+        self.looks.get_or_insert_default().push((self.numbers, end));
+        Some(self.numbers)
+    }
+
+    /// The kernel took it for no longer than that, or nobody knows. (An answer that is applied later was asked for before, or is
+    /// told since.)
+    pub fn look_ends(&mut self, number: u64, done: bool) {
+        let Some(looks) = &mut self.looks else { return };
+        let Some(at) = looks.iter().position(|(look, _)| *look == number) else { return };
+        let (_, since) = looks.swap_remove(at);
+        if looks.is_empty() {
+            self.looks = None;
+        }
+        if done {
+            self.most = since;
+        }
     }
 
     /// May the kernel be told of this size at once?
@@ -431,6 +475,28 @@ mod tests {
         let number = pages.fill_begins(offset, offset + room as u64);
         let filled = pages.fill_ends(number, content.len(), &mut out, false);
         (filled, out)
+    }
+
+    /// Goal: a fill that finds the end where the kernel may take the file for longer has it looked at, until it is known that it
+    /// does not; what it is told meanwhile counts. It is not told more than pages show, nor less than it knows where that is right.
+    #[test]
+    fn ends_are_looked_at() {
+        let mut pages = Pages::default();
+        assert_eq!((pages.tell(9_000), pages.look_begins(9_000)), (None, None));
+        let number = pages.fill_begins(4_096, 8_192);
+        pages.tell(5_000);
+        let look = pages.look_begins(5_000).unwrap();
+        pages.look_ends(look, false);
+        let look = pages.look_begins(5_000).unwrap();
+        pages.look_ends(look, true);
+        assert_eq!(pages.look_begins(5_000), None);
+        assert_eq!(pages.look_begins(4_500), Some(look + 1), "it takes it for longer than that");
+        pages.tell_at_least(4_800);
+        pages.look_ends(look + 1, true);
+        assert_eq!((pages.look_begins(4_800), pages.look_begins(4_700).is_some()), (None, true));
+        pages.fill_given_up(number);
+        assert_eq!(pages.settles(6_000, 9_000), 6_000, "that makes it shorter");
+        assert_eq!((pages.settles(9_000, 4_000), pages.settles(9_000, 7_000)), (5_000, 7_000));
     }
 
     /// Goal: the kernel is never told of a size beyond what its last page was filled with; that page goes first, and

@@ -80,6 +80,9 @@ pub struct Cluster {
     pub cancelled: bool,
     /// So often those who tell what is held were woken.
     pub woken: usize,
+    /// So often the kernel was made to ask about a file; and whether it does not.
+    pub settled: usize,
+    pub unsettled: bool,
     /// See [`Port::caller`].
     pub caller: u32,
     pub lines: Vec<String>,
@@ -148,6 +151,8 @@ impl Default for Cluster {
             epoch_seen: 0,
             bells: 0,
             late: false,
+            settled: 0,
+            unsettled: false,
             wanted_for: None,
             waits: Vec::new(),
             drops: Vec::new(),
@@ -447,6 +452,13 @@ impl Port for FakePort {
         let mut cluster = self.cluster.borrow_mut();
         cluster.drops.push((self.mount, ino, from, len));
         !cluster.cancelled
+    }
+
+    async fn settle(&self, _ino: Ino) -> bool {
+        pend_once().await;
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.settled += 1;
+        !cluster.unsettled
     }
 
     fn drop_attributes(&self, ino: Ino) -> Dropped {

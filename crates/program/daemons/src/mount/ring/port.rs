@@ -271,6 +271,11 @@ impl Port for RingPort {
         self.lane.drop_attributes(ino)
     }
 
+    async fn settle(&self, ino: Ino) -> bool {
+        let told = self.lane.settle(ino);
+        self.notified(told).await == Dropped::Done
+    }
+
     async fn tell_size(&self, ino: Ino, size: u64) -> bool {
         self.notified(self.lane.notify(ino, Notice::Size(size), None)).await == Dropped::Done
     }

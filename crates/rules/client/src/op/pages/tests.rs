@@ -482,10 +482,10 @@ fn a_writer_alone_has_no_pages() {
     assert_eq!(drops(&cluster), []);
 }
 
-/// Goal: beside another mount's truncate the second who asks drops nothing while what the first was told may not be applied, nor a
-/// fill that it has begun: the kernel would take the file for longer than it is.
+/// Goal: where another mount has cut a file no page is filled up to the new end before the kernel knows that, and once is enough;
+/// what it cannot be made to know is an error, and no zeros.
 #[test]
-fn nothing_is_dropped_beside_a_cut() {
+fn an_end_is_known_before_it_is_shown() {
     let (cluster, writer) = mounted();
     let reader = checked(&cluster);
     let file = create(&writer, b"f");
@@ -493,15 +493,22 @@ fn nothing_is_dropped_beside_a_cut() {
     block_on(writer.fsync(file.handle)).unwrap();
     let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
     reader.write_through_pages(seen.handle);
-    assert_eq!(fill(&reader, &seen, 81_920).len(), 4_096);
-    block_on(writer.setattr(file.attr.ino, SetAttr { size: Some(82_000), ..SetAttr::default() })).unwrap();
-    let since = crate::testing::clock(&cluster);
-    assert_eq!(block_on(reader.getattr_open(seen.handle)).unwrap().size, 82_000);
-    assert_eq!(drops(&cluster), [(0, 0)]);
-    assert_eq!(fill(&reader, &seen, 81_920).len(), 80);
-    cluster.borrow_mut().shard.live = true;
-    assert!(crate::testing::clock(&cluster) < since + crate::limits::APPLIED_MS);
-    assert_eq!(block_on(reader.getattr_open(seen.handle)).unwrap().size, 82_000);
-    assert_eq!(drops(&cluster), [(0, 0)], "others may be writing");
-    assert!(crate::testing::clock(&cluster) >= since + crate::limits::APPLIED_MS, "it has waited");
+    assert_eq!(fill(&reader, &seen, 86_016).len(), 90_000 - 86_016);
+    assert_eq!(cluster.borrow().settled, 0, "nothing else was ever told");
+    let cut = |size| {
+        block_on(writer.setattr(file.attr.ino, SetAttr { size: Some(size), ..SetAttr::default() })).unwrap();
+        assert_eq!(block_on(reader.getattr_open(seen.handle)).unwrap().size, size);
+        cluster.borrow_mut().settled = 0;
+    };
+    cut(82_000);
+    for settled in [1, 1] {
+        assert_eq!(fill(&reader, &seen, 81_920).len(), 80);
+        assert_eq!(cluster.borrow().settled, settled);
+    }
+    assert_eq!(fill(&reader, &seen, 0).len(), 4_096);
+    cut(5_000);
+    cluster.borrow_mut().unsettled = true;
+    let mut page = [0; 4_096];
+    assert_eq!(block_on(reader.fill(seen.handle, 4_096, &mut page)), Err(skep_types::Errno::EIO));
+    assert_eq!(cluster.borrow().settled as u32, crate::limits::SHORTEN_TRIES);
 }
