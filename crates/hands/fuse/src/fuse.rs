@@ -12,7 +12,7 @@ use crate::abi::opcode;
 use crate::buffer::{ReplyBuffer, RequestBuffer, SMALLEST};
 use crate::device::{Received, open_device, receive, send};
 use crate::dispatch::unique_of;
-use crate::mount::{Mounted, Unmounter, mount};
+use crate::mount::{Mounted, Unmounter, mount, mount_apart};
 use crate::negotiate::whole_pages;
 use crate::notices::Notices;
 use crate::sizes::Sizes;
@@ -96,6 +96,19 @@ impl Fuse {
             options: serve,
             accepted: Cell::new(false),
         })
+    }
+
+    /// The same, shown nowhere: it lasts as long as somebody has something of it open, or this descriptor.
+    pub(crate) fn apart(serve: FuseOptions) -> Result<(Fuse, OwnedFd), MountError> {
+        let device = open_device().map_err(|error| MountError::Device(error.into()))?;
+        let (mounted, root) = mount_apart(device.as_fd())?;
+        let (device, notices) = (Arc::new(device), Arc::default());
+        Ok((Fuse { device, notices, mounted, options: serve, accepted: Cell::new(false) }, root))
+    }
+
+    /// What the kernel is being told.
+    pub(crate) fn notices(&self) -> Arc<Notices> {
+        Arc::clone(&self.notices)
     }
 
     /// Where it is mounted.

@@ -26,6 +26,7 @@ mod dispatch;
 pub mod empty;
 mod errno;
 mod error;
+mod facts;
 mod filesystem;
 mod fuse;
 mod interrupt;
@@ -48,6 +49,7 @@ pub use dir_sink::{DirSink, Full};
 pub use dispatch::{Answer, dispatch};
 pub use errno::Errno;
 pub use error::MountError;
+pub use facts::ends_can_be_known;
 pub use filesystem::{Filesystem, Mount, RingThread};
 pub use fuse::{Fuse, FuseOptions};
 pub use interrupt::Interrupt;
@@ -59,7 +61,7 @@ pub use requests::{
     Context, CopyRange, CreateRequest, FallocateRequest, FileLock, Forgets, IoctlRequest, LockKind,
     LockRequest, OpenRequest, ReadRequest, ReleaseRequest, SetAttr, SetTime, WriteRequest,
 };
-pub use sizes::Sizes;
+pub use sizes::{Looks, Sizes};
 pub use transport::{Ending, Serving, Transport};
 pub use uring::{
     ADDED_PER_QUEUE, DEFAULT_DEPTH, DEFAULT_THREADS, ENTRIES_LIMIT, PARKED_PER_QUEUE, RESERVE_PER_THREAD,

@@ -1,7 +1,7 @@
 //! mount(2) and umount(2) for FUSE, and mounts whose daemon has died.
 
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -9,7 +9,10 @@ use std::{io, thread};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 pub use rustix::mount::MountFlags;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
+};
 
 use crate::MountError;
 
@@ -105,6 +108,24 @@ pub(crate) fn mount(
         .map_err(|error| failed(error.into()))?;
     let device = device_of(&target);
     Ok(Mounted(Unmounter { target, device }))
+}
+
+/// A mount that is shown nowhere, for its maker alone.
+pub(crate) fn mount_apart(device: BorrowedFd<'_>) -> Result<(Mounted, OwnedFd), MountError> {
+    let made = || {
+        let making = fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&making, c"source", c"skep")?;
+        fsconfig_set_string(&making, c"fd", device.as_raw_fd().to_string())?;
+        fsconfig_set_string(&making, c"rootmode", c"40000")?;
+        fsconfig_set_string(&making, c"user_id", rustix::process::getuid().as_raw().to_string())?;
+        fsconfig_set_string(&making, c"group_id", rustix::process::getgid().as_raw().to_string())?;
+        fsconfig_create(&making)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+        fsmount(&making, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    };
+    let target = PathBuf::from("nowhere");
+    let root = made().map_err(|error| MountError::Mount(target.clone(), error.into()))?;
+    Ok((Mounted(Unmounter { target, device: None }), root))
 }
 
 impl Mounted {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -16,15 +16,20 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
 
 use crate::notices::Notices;
-use crate::{Attr, Errno};
+use crate::{Attr, Errno, Time};
 
 /// Between two looks at the size.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 /// A handle of an inode number of 64 bits, and a generation (`FILEID_INO64_GEN`).
 const BY_NUMBER: c_int = 0x81;
 
-/// The size of an inode, and the time of its last change.
-type Looks = (u64, i64, u32);
+/// What the kernel takes an inode for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looks {
+    pub size: u64,
+    /// When its content was changed last. An answer with another one has the kernel drop all pages (AUTO_INVAL_DATA).
+    pub mtime: Time,
+}
 
 /// What a thread has the kernel ask for.
 #[derive(Default)]
@@ -70,11 +75,17 @@ impl Drop for Asks<'_> {
 /// A thread that asks, and what it was answered, when it is over.
 type Asking = (JoinHandle<()>, Arc<Mutex<Option<Looks>>>);
 
+/// How the root of a mount is come by.
+enum Root {
+    /// It is shown there, under this device number.
+    Shown(PathBuf, (u32, u32)),
+    /// It is shown nowhere, and open.
+    Apart(OwnedFd),
+}
+
 /// See the module. Of one mount.
 pub struct Sizes {
-    target: PathBuf,
-    /// The device that is mounted there.
-    device: (u32, u32),
+    root: Root,
     notices: Arc<Notices>,
 }
 
@@ -87,24 +98,30 @@ impl Sizes {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let found = statx(CWD, target, flags, StatxFlags::TYPE)?;
         let device = (found.stx_dev_major, found.stx_dev_minor);
-        Ok(Sizes { target: target.to_owned(), device, notices: Arc::clone(notices) })
+        Ok(Sizes { root: Root::Shown(target.to_owned(), device), notices: Arc::clone(notices) })
     }
 
-    /// Is this a question that [`Sizes::settle`] has made the kernel send? Then how long it takes the file to be at this moment: if
-    /// it takes over another size before it has the answer, that is none for it. It is to be answered at once, or refused.
+    /// Of what is mounted nowhere, whose root this is.
+    pub(crate) fn apart(root: OwnedFd, notices: &Arc<Notices>) -> Self {
+        Sizes { root: Root::Apart(root), notices: Arc::clone(notices) }
+    }
+
+    /// Is this a question that [`Sizes::settle`] has made the kernel send? Then what it takes the file for at this moment: if it
+    /// takes over another size before it has the answer, that is none for it. It is to be answered at once, or refused; with that
+    /// time, or all pages go.
     #[must_use]
-    pub fn asked(&self, thread: u32, ino: u64) -> Option<u64> {
+    pub fn asked(&self, thread: u32, ino: u64) -> Option<Looks> {
         let file = {
             let askers = self.notices.askers.lock();
             askers.get(&thread).filter(|question| question.ino == ino)?.file.clone()?
         };
-        looks(&file, AtFlags::STATX_DONT_SYNC).ok().map(|(size, ..)| size)
+        looks(&file, AtFlags::STATX_DONT_SYNC).ok()
     }
 
     /// It is about to be answered that.
     pub fn is_answered(&self, thread: u32, attr: &Attr) {
         if let Some(question) = self.notices.askers.lock().get(&thread) {
-            let answer = (attr.size, attr.mtime.seconds, attr.mtime.nanos);
+            let answer = Looks { size: attr.size, mtime: attr.mtime };
             *question.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         }
     }
@@ -116,7 +133,8 @@ impl Sizes {
     /// Never call it from a thread that serves requests.
     ///
     /// # Errors
-    /// The inode cannot be looked at: EPERM without `CAP_DAC_READ_SEARCH`, ESTALE if the kernel does not know it.
+    /// The inode cannot be looked at: EPERM without `CAP_DAC_READ_SEARCH`, ESTALE if the kernel does not know it, EXDEV if the root
+    /// is shown no longer.
     pub fn settle(&self, ino: u64, until: Instant) -> Result<Option<u64>, Errno> {
         let _told = self.notices.begin();
         // What the opening of the root asks for is not to wait behind who waits for this.
@@ -131,7 +149,7 @@ impl Sizes {
                 let told = *answer.lock().unwrap_or_else(PoisonError::into_inner);
                 let found = looks(&file, AtFlags::STATX_DONT_SYNC)?;
                 match told {
-                    Some(told) if found == told && (is_over || before != told) => return Ok(Some(told.0)),
+                    Some(told) if found == told && (is_over || before != told) => return Ok(Some(told.size)),
                     None if is_over => return Ok(None),
                     // Something has outdated the question.
                     _ if is_over || Instant::now() >= until => break,
@@ -159,23 +177,28 @@ impl Sizes {
     /// system from being unmounted.
     fn open(&self, ino: u64) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let root = open(&self.target, flags, Mode::empty())?;
+        let (target, device) = match &self.root {
+            Root::Shown(target, device) => (target, *device),
+            Root::Apart(root) => return open_by_number(root.as_fd(), ino),
+        };
+        let root = open(target, flags, Mode::empty())?;
         let found = statx(&root, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)?;
-        if (found.stx_dev_major, found.stx_dev_minor) != self.device {
+        if (found.stx_dev_major, found.stx_dev_minor) != device {
             // Something else is mounted over it.
-            return Err(Errno::ESTALE);
+            return Err(Errno::EXDEV);
         }
-        open_by_number(std::os::fd::AsFd::as_fd(&root), ino)
+        open_by_number(root.as_fd(), ino)
     }
 }
 
-fn looks(file: &OwnedFd, how: AtFlags) -> Result<Looks, Errno> {
+pub(crate) fn looks(file: &OwnedFd, how: AtFlags) -> Result<Looks, Errno> {
     let found = statx(file, c"", AtFlags::EMPTY_PATH | how, StatxFlags::SIZE | StatxFlags::MTIME)?;
-    Ok((found.stx_size, found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec))
+    let mtime = Time { seconds: found.stx_mtime.tv_sec, nanos: found.stx_mtime.tv_nsec };
+    Ok(Looks { size: found.stx_size, mtime })
 }
 
 #[allow(unsafe_code)] // a system call that `rustix` does not have
-fn open_by_number(root: BorrowedFd<'_>, ino: u64) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_by_number(root: BorrowedFd<'_>, ino: u64) -> Result<OwnedFd, Errno> {
     #[repr(C)]
     struct Handle {
         bytes: c_uint,

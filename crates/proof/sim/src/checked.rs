@@ -84,8 +84,8 @@ impl Actor {
             self.hub.borrow_mut().coverage.hit("a covered file was opened to read through pages");
         }
         let reader = Reader { file, ino, handle: opened.handle, paged, session };
-        // What is small, and not covered, is read as of its open.
-        let is_old = opened.inline && !paged;
+        // Where the kernel does not ask before it reads from a page, what is small is read as of its open.
+        let is_old = opened.inline && !self.checks();
         let looks = if is_old { 0 } else { self.hub.borrow_mut().rng.below(LOOKS) };
         let mut result = Ok(());
         for _ in 0..looks {
@@ -114,15 +114,10 @@ impl Actor {
     /// One `read` of the whole file. `None`: it could not be, or does not count.
     async fn read_once(&self, reader: Reader) -> Option<Result<(), Failed>> {
         let Reader { file, session, .. } = reader;
-        let before = self.newest(file);
+        let (before, ended) = (self.newest(file), self.paged(file).at_rest());
         let bytes = match reader.paged {
             true => self.read_checked(reader).await.ok()?,
-            false => {
-                let mut bytes = vec![0; TAIL_MAX as usize];
-                let n = self.lane.read(reader.handle, 0, &mut bytes).await.ok()?;
-                bytes.truncate(n);
-                bytes
-            }
+            false => self.read_past(reader.handle).await.ok()?,
         };
         if !self.counts(session) {
             return None;
@@ -135,6 +130,17 @@ impl Actor {
                 bytes.len()
             )));
         }
+        // Nobody has changed it since before that began.
+        let rested = ended.filter(|_| self.paged(file).at_rest() == ended);
+        if let Some((_, end)) = rested
+            && bytes.len() as u64 != end
+        {
+            return Some(self.fail(format!(
+                "{} bytes are read of checked file {file}, which has {end}; through pages: {}",
+                bytes.len(),
+                reader.paged
+            )));
+        }
         let zero = bytes.iter().skip(NUMBER).position(|byte| *byte == 0);
         if let Some(at) = zero.filter(|_| !self.paged(file).is_doubtful()) {
             return Some(self.fail(format!(
@@ -144,6 +150,19 @@ impl Actor {
             )));
         }
         Some(Ok(()))
+    }
+
+    /// Past the pages a `read` may end where the file did a moment ago; who goes on until nothing comes has all of it.
+    async fn read_past(&self, handle: u64) -> Result<Vec<u8>, Errno> {
+        let (mut bytes, mut end) = (vec![0; TAIL_MAX as usize], 0);
+        while end < bytes.len() {
+            match self.lane.read(handle, end as u64, &mut bytes[end..]).await? {
+                0 => break,
+                n => end += n,
+            }
+        }
+        bytes.truncate(end);
+        Ok(bytes)
     }
 
     /// As the kernel does with AUTO_INVAL_DATA.

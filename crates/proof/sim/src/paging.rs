@@ -72,6 +72,11 @@ impl Paged {
         self.doubts > 1
     }
 
+    /// The last number and the end of the file, where no change is under way, nor has one failed.
+    pub fn at_rest(&self) -> Option<(u64, u64)> {
+        (self.doubts == 0).then_some(self.acked)
+    }
+
     /// A change of it begins.
     pub fn begins(&mut self) {
         self.doubts += 1;

@@ -149,8 +149,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let record = predecessor::Own::new(&config.process.run_dir, &target);
     // As the kernel lists it. Nothing is there yet that might not answer.
     let seen = std::fs::canonicalize(&target).unwrap_or_else(|_| target.clone());
-    let wanted = config.io == config::mount::Io::Auto && config.leased_pages == config::mount::Switch::On;
-    let checks = wanted && hands.shared.with(|s| s.limits.tells());
+    let checks = pages_are_leased(config, hands.shared.with(|s| s.limits.tells()));
     let device = mount(config, wishes, args, &target, (room.lanes, checks))?;
     let mounted = device.unmounter();
     let note = Note::new(&config.process.run_dir, &target);
@@ -240,6 +239,24 @@ fn leases(config: &MountConfig) -> bool {
             false
         }
     }
+}
+
+/// Are files read through the kernel's pages while leases cover them? Its log says so, and if not why. `tells`: the kernel is told
+/// for how long it need not ask.
+fn pages_are_leased(config: &MountConfig, tells: bool) -> bool {
+    if config.leased_pages == config::mount::Switch::Off {
+        return false;
+    }
+    let tried = match (config.io, tells) {
+        (config::mount::Io::Auto, true) => skep_fuse::ends_can_be_known(),
+        (_, true) => Err("io is not \"auto\"".to_owned()),
+        (_, false) => Err("leases or kernel_answers are off".to_owned()),
+    };
+    match tried {
+        Ok(()) => info!("leased_pages is on: what leases cover is read again without a question"),
+        Err(ref why) => warning!("leased_pages is off: {why}"),
+    }
+    tried.is_ok()
 }
 
 /// Why a mount has no leases.

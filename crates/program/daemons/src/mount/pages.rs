@@ -125,6 +125,8 @@ impl Pages {
         Self::telling(move |ino, _| match sizes.settle(ino, Instant::now() + SETTLED_WITHIN) {
             Ok(Some(_)) => Dropped::Done,
             Ok(None) => Dropped::Failed,
+            // It takes over what it is told when it gets to know it.
+            Err(skep_fuse::Errno::ESTALE) => Dropped::Done,
             Err(e) => {
                 warning!("the kernel cannot be asked what it knows of inode {ino}: {e}");
                 Dropped::Failed

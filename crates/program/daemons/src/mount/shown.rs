@@ -132,6 +132,9 @@ impl MountPages {
         let looks = "Questions of others who looked at a file that this mount went on holding.";
         show("skep_mount_looks_told_total", Kind::Counter, looks, spared.looks_told);
         show("skep_mount_leases", Kind::Gauge, "Leases held.", held as u64);
+        let checks = self.hands.shared.with(|shared| shared.limits.checks);
+        let pages = "1: files that leases cover are read through the kernel's pages.";
+        show("skep_mount_leased_pages", Kind::Gauge, pages, u64::from(checks));
         show("skep_mount_cache_bytes", Kind::Gauge, "Memory for what leases cover.", bytes as u64);
         show("skep_mount_recalls_total", Kind::Counter, "What servers took back.", counts.recalls);
         let lapses = "How often all leases of a server ended at once.";

@@ -235,7 +235,9 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let lane = self.begin(cx)?;
         let sizes = lane.port().hands().sizes.get();
         if let Some((sizes, known)) = sizes.and_then(|(sizes, _)| Some((sizes, sizes.asked(cx.pid, ino)?))) {
-            let reply = attr_reply(&lane.settles(Ino(ino), known).ok_or(Errno::EAGAIN)?, 0);
+            let mut reply = attr_reply(&lane.settles(Ino(ino), known.size).ok_or(Errno::EAGAIN)?, 0);
+            // By another one it would drop all pages, and write those that were stored into back one by one.
+            reply.attr.mtime = known.mtime;
             sizes.is_answered(cx.pid, &reply.attr);
             return Ok(reply);
         }

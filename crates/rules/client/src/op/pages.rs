@@ -2,7 +2,7 @@
 //! `docs/design/data-path.md`.
 
 use crate::lane::Lane;
-use crate::limits::{COPY_DROPS_MAX, FILL_WAIT_MS, PAGES_PATIENCE_MS, SHORTEN_TRIES};
+use crate::limits::{COPY_DROPS_MAX, FILL_WAIT_MS, OWN_WAIT_MAX_MS, PAGES_PATIENCE_MS, SHORTEN_TRIES};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Filled, Handle, PageDrop, Pages, Shared};
 use skep_types::{Attr, Errno, Ino, Millis};
@@ -64,6 +64,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 if tries == SHORTEN_TRIES || self.port.cancelled() {
                     return Err(self.pages_stay());
                 }
+                // What is known may be older than what was read, or the file may have grown meanwhile.
+                self.port.pause(FILL_WAIT_MS).await;
+                self.errno(self.fresh_attr(ino).await)?;
                 continue;
             }
             match self.shared.with(|s| s.inodes.entry(ino).pages.fill_ends(number, n, out, looked)) {
@@ -156,6 +159,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if self.port.cancelled() {
                 break;
             }
+            self.port.pause(OWN_WAIT_MAX_MS).await;
         }
         Err(self.pages_stay())
     }
@@ -445,6 +449,7 @@ impl Shared {
         let inode = self.inodes.get_mut(ino)?;
         let mut attr = inode.with_mark(inode.attr.clone()?);
         attr.size = inode.pages.settles(attr.size.max(inode.size()), known);
+        inode.believed.is_exactly(attr.size);
         Some(attr)
     }
 

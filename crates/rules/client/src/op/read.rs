@@ -477,10 +477,12 @@ impl Shared {
     /// A read goes on behind the end that is known: may another mount have moved that? (One that begins before it is answered
     /// with what is there, whether shards can be asked or not; the next one asks.)
     pub(super) fn may_have_grown(&mut self, ino: Ino, offset: u64, boot: Millis) -> bool {
-        let known = self
-            .inodes
-            .get(ino)
-            .filter(|inode| offset >= inode.size() && (!inode.is_held(boot) || inode.end_is_open()));
+        // Who reads pages is shown what others have changed; what is small, and not covered, goes past them and is no older.
+        let checks = self.limits.checks;
+        let known = self.inodes.get(ino).filter(|inode| {
+            let may_be_old = offset >= inode.size() || checks && inode.inline.is_some();
+            may_be_old && (!inode.is_held(boot) || inode.end_is_open())
+        });
         let Some(known) = known.filter(|_| !self.limits.canary_keeps_beliefs) else { return false };
         let change = known.attr.as_ref().map_or(0, |attr| attr.change);
         self.covering(ino, boot).is_none_or(|(_, attr)| attr.change != change)

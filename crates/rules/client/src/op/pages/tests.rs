@@ -512,3 +512,19 @@ fn an_end_is_known_before_it_is_shown() {
     assert_eq!(block_on(reader.fill(seen.handle, 4_096, &mut page)), Err(skep_types::Errno::EIO));
     assert_eq!(cluster.borrow().settled as u32, crate::limits::SHORTEN_TRIES);
 }
+
+/// Goal: where the kernel asks before it reads from a page, who reads a small file past its pages, which no lease covers, is not shown
+/// what is kept of it without a question; where it does not, it is read as of its open, as ever.
+#[test]
+fn what_is_small_and_not_covered_is_no_older() {
+    for checks in [true, false] {
+        let (cluster, writer) = mounted();
+        let reader = if checks { checked(&cluster) } else { mount(&cluster) };
+        let file = create(&writer, b"f");
+        write(&writer, &file, 0, b"old");
+        let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
+        assert_eq!(read(&reader, &seen, 0, 2), b"ol");
+        write(&writer, &file, 0, b"new");
+        assert_eq!(read(&reader, &seen, 0, 2), if checks { b"ne" } else { b"ol" });
+    }
+}
