@@ -313,4 +313,20 @@ mod tests {
         let wanted = InitFlags::DEFAULT & !InitFlags::AUTO_INVAL_DATA;
         assert!(tried(InitConfig { wanted, ..InitConfig::default() }).is_err());
     }
+
+    /// Goal: who may not open files by their handles is told which right that needs.
+    #[test]
+    fn without_the_right() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        // Rights are a thread's own; those that it makes have the same.
+        let found = thread::spawn(|| {
+            let mut sets = capabilities(None).unwrap();
+            sets.effective.remove(CapabilitySet::DAC_READ_SEARCH);
+            sets.permitted.remove(CapabilitySet::DAC_READ_SEARCH);
+            set_capabilities(None, sets).unwrap();
+            ends_can_be_known()
+        });
+        let why = found.join().unwrap().unwrap_err();
+        assert!(why.contains("CAP_DAC_READ_SEARCH"), "{why}");
+    }
 }
