@@ -14,6 +14,7 @@ mod away;
 mod bench;
 mod coherence;
 mod connections;
+mod crowded;
 mod deletion;
 mod evicted;
 mod failing;
