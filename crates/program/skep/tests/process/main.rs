@@ -53,6 +53,7 @@ mod sizes;
 mod sparse;
 mod start;
 mod strided;
+mod stopped;
 mod survey;
 mod tending;
 mod tune;
