@@ -16,6 +16,7 @@ mod coherence;
 mod connections;
 mod crowded;
 mod deletion;
+mod descriptors;
 mod evicted;
 mod failing;
 mod formats;
