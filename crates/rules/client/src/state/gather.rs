@@ -509,3 +509,33 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: however much room targets promise, no mount keeps more than its own limit; nor more than they promised. What pieces take
+    /// beside their bytes counts.
+    #[test]
+    fn a_mount_keeps_no_more_than_its_limit() {
+        let ends = |bytes, pieces, room: u64| {
+            let gathering = Gathering { bytes, pieces, ..Gathering::default() };
+            let room = Room { begin: 0, end: 1 << 40, bytes: room, until: Millis(u64::MAX) };
+            move |more: usize| gathering.has_room(&room, 1 << 20, more)
+        };
+        for (most, room) in
+            [(GATHERED_BYTES_MAX, u64::MAX), (GATHERED_BYTES_MAX / 2, GATHERED_BYTES_MAX as u64 / 2)]
+        {
+            let has_room = ends(most - 3 * RUN_BLOCKS - 1_000, 2, room);
+            assert!(has_room(1_000) && !has_room(1_001), "{most}");
+            let has_room = ends(most - 3 * RUN_BLOCKS - 1_000, 3, room);
+            assert!(!has_room(1), "{most}: a piece more");
+        }
+        let gathering = Gathering::default();
+        let room = Room { begin: 0, end: 4_096, bytes: u64::MAX, until: Millis(u64::MAX) };
+        assert!(
+            gathering.has_room(&room, 4_096, 1) && !gathering.has_room(&room, 4_097, 1),
+            "behind what is known"
+        );
+    }
+}

@@ -325,6 +325,25 @@ mod tests {
         );
     }
 
+    /// Goal: with as many names as there is room for no further one is told, but those that are there are told on; when some
+    /// are over others are told.
+    #[test]
+    fn no_more_names_are_told_than_there_is_room_for() {
+        let name = |number: usize| (number as u64).to_be_bytes();
+        let mut told = ToldNames::default();
+        for number in 0..TOLD_NAMES_MAX {
+            assert!(told.may_tell(DIR, &name(number)), "{number}");
+            told.tells((DIR, &name(number)), to(false), UNTIL);
+        }
+        assert_eq!(told.counts().0, TOLD_NAMES_MAX);
+        assert!(!told.may_tell(DIR, b"one more") && !told.may_tell(Ino(6), b"one more"));
+        assert!(told.may_tell(DIR, &name(7)));
+        told.sweep(Millis(UNTIL.plus(LATE_MS).0 - 1));
+        assert!(!told.may_tell(DIR, b"one more"), "they may be used still");
+        told.sweep(UNTIL.plus(LATE_MS));
+        assert!(told.may_tell(DIR, b"one more") && told.counts().0 < TOLD_NAMES_MAX);
+    }
+
     /// Goal: a renamed name is valid for as long as the one that it had, and so are two that are exchanged; who had the one dropped
     /// that was there before ends nothing of that.
     #[test]

@@ -393,3 +393,39 @@ fn who_holds_up_changes_is_told() {
 }
 
 mod model;
+
+/// Goal: each limit has its own say: with one more lease of the group, of the client, or of the directory there would be too many, so
+/// the answer lends nothing, though who has one has it renewed; with one given back there is room again.
+#[test]
+fn no_limit_is_passed() {
+    let limited = |limits: Limits| {
+        let config = Config { lease_ms: TERM_MS, limits, ..Config::default() };
+        Table { leases: Leases::new(&config), ..Table::new() }
+    };
+    let most = Limits::default;
+    // Who has one of which directory before; who asks for one more, and for which; who gives one back.
+    let cases = [
+        ("group", Limits { leases: 3, ..most() }, [(1, 1), (1, 2), (2, 1)], (3, 9), (1, 2)),
+        ("client", Limits { leases_per_client: 2, ..most() }, [(1, 1), (1, 2), (2, 1)], (1, 9), (1, 1)),
+        ("directory", Limits { lease_holders: 2, ..most() }, [(1, 1), (1, 2), (2, 1)], (3, 1), (2, 1)),
+    ];
+    for (what, limits, before, (asks, of), (gives, back)) in cases {
+        let mut table = limited(limits);
+        let numbers = before.map(|(client, serial)| table.ask(client, dir(serial)).0.expect(what).number);
+        assert_eq!(table.ask(asks, dir(of)), (None, true), "{what}");
+        for (client, serial) in before {
+            assert!(table.ask(client, dir(serial)).0.is_some(), "{what}: who has one keeps it");
+        }
+        assert_eq!(table.leases.counts(table.now).held, before.len(), "{what}");
+        let newest = table.next.max(numbers[2]) + 1;
+        table.leases.give_back(ClientId(gives), dir(back), newest);
+        assert!(table.ask(asks, dir(of)).0.is_some(), "{what}: there is room again");
+        assert_eq!(table.leases.counts(table.now).held, before.len(), "{what}");
+        table.leases.check();
+    }
+    // Others are not bounded by what a client has, nor is another directory by who has this one.
+    let mut table = limited(Limits { leases_per_client: 1, lease_holders: 1, ..most() });
+    for client in 1..=3 {
+        assert!(table.ask(client, dir(client)).0.is_some(), "client {client}");
+    }
+}
