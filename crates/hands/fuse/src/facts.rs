@@ -28,7 +28,7 @@ const PAGE: u64 = 8192;
 /// Where the file ends first, where it ends when that page is filled, and at last.
 const SIZES: [u64; 3] = [PAGE + 2000, PAGE + 300, PAGE + 700];
 /// All of it takes some milliseconds.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 struct State {

@@ -48,8 +48,10 @@ impl Notices {
 
     /// May a notification wait for this request, or what is like one? See [`dispatch::is_awaited`].
     pub(crate) fn is_awaited(&self, request: &[u8]) -> bool {
-        let is_asked =
-            || InHeader::read_from_prefix(request).is_ok_and(|(header, _)| self.askers.has(header.pid));
+        let is_asked = || {
+            !self.askers.are_none()
+                && InHeader::read_from_prefix(request).is_ok_and(|(header, _)| self.askers.has(header.pid))
+        };
         dispatch::is_awaited(request) || is_asked()
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -42,11 +43,19 @@ struct Question {
 
 /// Threads of this process that have the kernel ask something.
 #[derive(Default)]
-pub(crate) struct Askers(Mutex<BTreeMap<u32, Question>>);
+pub(crate) struct Askers {
+    questions: Mutex<BTreeMap<u32, Question>>,
+    /// How many there are: nearly always none, and who looks for one at each request takes no lock then.
+    count: AtomicUsize,
+}
 
 impl Askers {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Question>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn are_none(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
     }
 
     /// Is this request made by one of them?
@@ -61,14 +70,18 @@ struct Asks<'a>(&'a Askers, u32);
 impl<'a> Asks<'a> {
     fn begin(askers: &'a Askers, question: Question) -> Self {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        askers.lock().insert(thread, question);
+        let mut questions = askers.lock();
+        questions.insert(thread, question);
+        askers.count.store(questions.len(), Ordering::SeqCst);
         Asks(askers, thread)
     }
 }
 
 impl Drop for Asks<'_> {
     fn drop(&mut self) {
-        self.0.lock().remove(&self.1);
+        let mut questions = self.0.lock();
+        questions.remove(&self.1);
+        self.0.count.store(questions.len(), Ordering::SeqCst);
     }
 }
 

@@ -109,16 +109,15 @@ fn busy(point: &Path, mounts: &[MountEntry]) -> Failure {
 }
 
 /// The kernel has ended a mount that was to go by force before it says that somebody uses it: what is left is of no use.
-fn detach_dead(point: &Path, users: &str) -> Outcome {
-    match take_away(point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, "-uz") {
-        // Its own process was faster.
-        Ok(()) | Err(Errno::INVAL) => {}
-        Err(e) => {
-            return Err(Failure::new(format!(
-                "{}: was ended, and cannot be unmounted: {e}",
-                point.display()
-            )));
-        }
+fn detach_dead(mount: &MountEntry, users: &str) -> Outcome {
+    let point = &mount.point;
+    // Its own process may be faster, and something else be there by now.
+    let is_there = || mount_table::at(point).is_ok_and(|now| now.is_some_and(|now| now.id == mount.id));
+    if is_there()
+        && let Err(e) = take_away(point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, "-uz")
+        && is_there()
+    {
+        return Err(Failure::new(format!("{}: was ended, and cannot be unmounted: {e}", point.display())));
     }
     eprintln!("ended under who used it, and gets errors from now on:{users}");
     Ok(())
@@ -165,7 +164,7 @@ pub fn run(args: &UmountArgs) -> Outcome {
     let users = if args.force { users(&point, &mounts) } else { String::new() };
     match take_away(&point, flags, if args.lazy { "-uz" } else { "-u" }) {
         Ok(()) => {}
-        Err(Errno::BUSY) if args.force => detach_dead(&point, &users)?,
+        Err(Errno::BUSY | Errno::INVAL) if args.force => detach_dead(mount, &users)?,
         Err(Errno::BUSY) => return Err(busy(&point, &mounts)),
         Err(e) => return Err(Failure::new(format!("{}: cannot be unmounted: {e}", point.display()))),
     }

@@ -168,7 +168,7 @@ impl Stop {
 
     /// SIGTERM and SIGINT set it. Who asks again ends the process at once: an impatient
     /// administrator wins, and everything acknowledged survives that too (a mount that was told to end has its servers told
-    /// what it keeps, and keeps nothing more).
+    /// what it keeps, as fast as they answer, and keeps nothing more).
     pub fn on_signals() -> std::io::Result<Self> {
         Self::on(&[SIGTERM, SIGINT])
     }

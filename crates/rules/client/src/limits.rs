@@ -133,8 +133,10 @@ pub const STRIDE_FIRST: usize = 4;
 pub const STRIDE_MAX: usize = 32;
 /// See [`STRIDE_MAX`].
 pub const STRIDE_LEAST: usize = 2;
-/// Records that take longer than this together are half as many the next time; they grow no further from half of it on.
+/// Records that take longer than this together are half as many the next time, ...
 pub const STRIDE_SLOW_MS: u64 = 100;
+/// ... and more only behind such as took no longer than this.
+pub const STRIDE_QUICK_MS: u64 = 5;
 /// Among so many records to come those are looked for that lie on targets of the one that is asked for.
 pub const STRIDE_SIGHT: usize = 128;
 /// Records that one handle has ahead, on all targets: so many times as many as it reads together at most.

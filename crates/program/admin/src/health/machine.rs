@@ -68,7 +68,11 @@ fn mount_check(point: &Path, limit: Duration) -> Check {
 /// Whatever is wrong with a mount of another cluster is worth knowing, and no fault of this one.
 fn of_another(found: Check, mount: &MountEntry) -> Check {
     let verdict = found.verdict.min(Verdict::Note);
-    Check { verdict, detail: format!("{} (of another cluster: {})", found.detail, mount.source), ..found }
+    Check {
+        verdict,
+        detail: format!("{} (of another cluster, or by a port from before: {})", found.detail, mount.source),
+        ..found
+    }
 }
 
 /// What the mount says of itself, by its own socket.

@@ -34,9 +34,10 @@ pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
         let is_mount = kind == Kind::Mount;
         if stop(living, if is_mount { mount_limit } else { STOP_LIMIT }) > 0 && is_mount {
             let point = cluster.mount_point.display();
+            let why = if is_used { "programs use it still" } else { "it waits for a server" };
             eprintln!(
-                "note: the mount was killed, for somebody uses it still (a mount name space of its own, as of a container: \
-                 grep {point} /proc/*/mountinfo); what was answered for is with the servers"
+                "note: the mount was killed: {why}, or a mount name space of somebody's own has it (a container: grep {point} \
+                 /proc/*/mountinfo). What was written last is lost where a server did not answer"
             );
         }
         for service in of_kind {

@@ -3,7 +3,7 @@
 
 use super::gathered::{gathered, until_gathered};
 use super::pools::{Disk, directory_of, set};
-use super::{Running, bytes, plan, start};
+use super::{Over, Running, bytes, plan, start};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use skep_rig::{PATIENCE, until};
 use std::collections::BTreeSet;
@@ -25,6 +25,8 @@ const PROMISED_MIB: u64 = 64;
 const PROMISED: Duration = Duration::from_secs(10);
 /// More than is promised to both mounts.
 const HOLE_MIB: u64 = 160;
+/// Rounds in which something may still wait when the disk is full.
+const TRIES: usize = 5;
 const BLOCK: usize = 4_096;
 const FILES: u32 = 160;
 /// Files of this program's own of which a part waits when the pool is filled.
@@ -259,8 +261,8 @@ fn take_all(small: &Small, hole: &File, ends: &AtomicBool, is_full: &AtomicBool)
     let left = statvfs(&small.target).map(|at| at.f_bavail * at.f_frsize).unwrap() >> 20;
     let (file, begun) = (File::create(small.there.join("filler")).unwrap(), Instant::now());
     let most = (left - RESERVE_MIB - 160) << 20;
-    fallocate(&file, FallocateFlags::empty(), 0, most).unwrap();
-    let mut at = most;
+    // Who is late for that takes what is left in small steps.
+    let mut at = if fallocate(&file, FallocateFlags::empty(), 0, most).is_ok() { most } else { 0 };
     while fallocate(&file, FallocateFlags::empty(), at, 1 << 20).is_ok() {
         at += 1 << 20;
     }
@@ -298,16 +300,15 @@ fn a_pool_that_fills_up_under_small_writes() {
     hole.sync_all().unwrap();
     let (ends, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
     let full = std::thread::scope(|scope| {
-        let full = round(&small, "full", &source, || {
+        let _over = Over(&ends);
+        round(&small, "full", &source, || {
             scope.spawn(|| take_all(&small, &hole, &ends, &is_full));
             // What waits is not brought to its targets before they are full.
             until("the pool is full", Duration::from_secs(30), || {
                 if is_full.load(Ordering::SeqCst) { Ok(()) } else { Err("not yet".to_owned()) }
             })
             .unwrap();
-        });
-        ends.store(true, Ordering::SeqCst);
-        full
+        })
     });
     drop(hole);
     assert!(full.synced.iter().all(Result::is_ok), "what was promised is not kept: {:?}", full.synced);
@@ -319,16 +320,27 @@ fn a_pool_that_fills_up_under_small_writes() {
     for entry in fs::read_dir(&small.there).unwrap().flatten().filter(|entry| entry.path().is_file()) {
         fs::remove_file(entry.path()).unwrap();
     }
-    until("space is free again", PATIENCE, || {
-        fs::write(small.here.join("probe"), vec![1; 1 << 20]).map_err(|e| e.to_string())
-    })
-    .unwrap();
-    let broken = round(&small, "broken", &source, || drop(take_all_below(&small.target)));
-    assert!(broken.synced.iter().any(Result::is_err), "nothing waited that found no room");
-    compare(&small.there, &broken, false);
-    fs::remove_file(small.target.join("outside")).unwrap();
+    // What waits goes to its targets within a second, which a busy machine may need to fill the disk.
+    let mut broken: Vec<Round> = Vec::new();
+    for turn in 0..TRIES {
+        if broken.iter().all(|one| one.synced.iter().all(Result::is_ok)) {
+            until("space is free again", PATIENCE, || {
+                fs::write(small.here.join("probe"), vec![1; 1 << 20]).map_err(|e| e.to_string())
+            })
+            .unwrap();
+            let fill = || drop(take_all_below(&small.target));
+            let one = round(&small, &format!("broken{turn}"), &source, fill);
+            fs::remove_file(small.target.join("outside")).unwrap();
+            compare(&small.there, &one, false);
+            broken.push(one);
+        }
+    }
+    assert!(
+        broken.iter().any(|one| one.synced.iter().any(Result::is_err)),
+        "nothing waited that found no room"
+    );
     small.mount_again();
-    compare(&small.there, &broken, false);
+    broken.iter().for_each(|one| compare(&small.there, one, false));
     compare(&small.here, &full, true);
     small.end();
 }

@@ -155,12 +155,16 @@ fn unopened(cluster: &Running, there: &Path, state: State) -> (PathBuf, Vec<Path
 
 /// Deeds of the second mount, each by a thread of its own. What nobody had open is erased by the time that this returns: so would
 /// be what should not. `meanwhile` is done when all have begun.
-fn carry_out(cluster: &Running, cases: &[Case], there: &Path, state: State, meanwhile: impl FnOnce()) {
-    let (path, chunks) = unopened(cluster, there, state);
+fn carry_out(
+    (path, chunks): (PathBuf, Vec<PathBuf>),
+    cases: &[Case],
+    there: &Path,
+    meanwhile: impl FnOnce(),
+) {
     std::thread::scope(|scope| {
         let deeds: Vec<_> = cases.iter().map(|case| (case, scope.spawn(|| case.carry_out(there)))).collect();
-        fs::remove_file(path).unwrap();
         meanwhile();
+        fs::remove_file(path).unwrap();
         for (case, deed) in deeds {
             let took = deed.join().unwrap();
             assert!(took < WAITS, "{}: it waited for {took:?}", case.name);
@@ -183,16 +187,20 @@ fn what_is_open_outlives_what_others_do_to_it() {
     let (cluster, here, there) = two_mounts();
     for state in [State::Alive, State::Short, State::Long, State::Killed] {
         let cases = Case::all(&cluster, state, &here, &there);
+        // Now, for who makes it waits for a mount that stands still.
+        let unopened = unopened(&cluster, &there, state);
         match state {
             State::Alive => {
-                carry_out(&cluster, &cases, &there, state, || {
+                carry_out(unopened, &cases, &there, || {
                     cases.iter().for_each(|case| case.is_shown(&here, false));
                 });
             }
-            State::Short | State::Long => stands_still(&cluster, &cases, state, (&here, &there)),
+            State::Short | State::Long => {
+                stands_still(&cluster, (&cases, unopened), state, (&here, &there));
+            }
             State::Killed => {
                 cluster.mount_daemon(&here).unwrap().kill().unwrap();
-                carry_out(&cluster, &cases, &there, state, || {});
+                carry_out(unopened, &cases, &there, || {});
                 for case in &cases {
                     let gone = case.open.as_ref().map(|file| file.read_at(&mut [0; 10], 0));
                     assert!(gone.is_none_or(|read| read.is_err()), "{}: of a killed mount", case.name);
@@ -216,7 +224,12 @@ fn what_is_open_outlives_what_others_do_to_it() {
     nothing_left(&cluster);
 }
 
-fn stands_still(cluster: &Running, cases: &[Case], state: State, (here, there): (&Path, &Path)) {
+fn stands_still(
+    cluster: &Running,
+    (cases, unopened): (&[Case], (PathBuf, Vec<PathBuf>)),
+    state: State,
+    (here, there): (&Path, &Path),
+) {
     std::thread::scope(|scope| {
         let (begun, still) = (Instant::now(), Still::stand(cluster));
         // Programs ask while it stands still.
@@ -225,7 +238,7 @@ fn stands_still(cluster: &Running, cases: &[Case], state: State, (here, there): 
         }
         let stands = if state == State::Short { TERM / 2 } else { 2 * TERM };
         let mut still = Some(still);
-        carry_out(cluster, cases, there, state, || {
+        carry_out(unopened, cases, there, || {
             if state == State::Short {
                 std::thread::sleep(stands.saturating_sub(begun.elapsed()));
                 still = None;

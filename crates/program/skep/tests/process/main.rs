@@ -53,8 +53,8 @@ mod signals;
 mod sizes;
 mod sparse;
 mod start;
-mod strided;
 mod stopped;
+mod strided;
 mod survey;
 mod tending;
 mod tune;
@@ -62,6 +62,7 @@ mod tune;
 use skep_rig::{Cluster, MemoryDisk, Plan};
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -79,6 +80,15 @@ impl Deref for Running {
 
     fn deref(&self) -> &Cluster {
         &self.cluster
+    }
+}
+
+/// Ends the loop that looks at it when it goes, also when a test fails: who joins a thread waits for it even then.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 

@@ -159,7 +159,7 @@ fn nobody_is_shown_what_was_before() {
     println!("{done} versions; the other mount waited for {} ms at most", longest.as_millis());
     assert!(done > 5, "{done} versions");
     // For a term and its margin; and for what a busy machine adds.
-    assert!(longest < 2 * TERM, "{longest:?}");
+    assert!(longest < 3 * TERM, "{longest:?}");
 }
 
 /// Writes one version after the other; the longest time that one took.

@@ -6,6 +6,7 @@ use super::{Running, bytes, plan, start};
 use skep_rig::{PATIENCE, until};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 const FAR: usize = 64 << 10;
 const RECORDS: usize = 512;
@@ -66,7 +67,7 @@ fn records_at_a_distance_come_ahead() {
     })
     .unwrap();
 
-    ahead_of_somebody(&cluster, &file, &all);
+    let file = ahead_of_somebody(&cluster, &here, &all);
     // What is ahead is old from now on, for the records 10 to 39 as well.
     let theirs = OpenOptions::new().write(true).open(there.join("f")).unwrap();
     for record in 10..40 {
@@ -76,7 +77,7 @@ fn records_at_a_distance_come_ahead() {
         reads(&file, &all, [at].into_iter(), 4_096);
     }
     drop(theirs);
-    ahead_of_somebody(&cluster, &file, &all);
+    let file = ahead_of_somebody(&cluster, &here, &all);
     let cut = 10 * FAR + 1_000;
     OpenOptions::new().write(true).open(there.join("f")).unwrap().set_len(cut as u64).unwrap();
     all.truncate(cut);
@@ -84,14 +85,15 @@ fn records_at_a_distance_come_ahead() {
     assert_eq!(file.read_at(&mut [0; 10], 11 * FAR as u64).unwrap(), 0);
 }
 
-/// Reads the first ten records so that the next ones are in memory.
-fn ahead_of_somebody(cluster: &Running, file: &File, all: &[u8]) {
+/// Reads the first ten records so that the next ones are in memory, through a handle of which nothing is known before.
+fn ahead_of_somebody(cluster: &Running, here: &Path, all: &[u8]) -> File {
     until("records are ahead of who reads", PATIENCE, || {
         let before = ahead(cluster);
-        reads(file, all, (0..10).map(|record| record * FAR), 4_096);
+        let file = File::open(here).unwrap();
+        reads(&file, all, (0..10).map(|record| record * FAR), 4_096);
         let (fetched, used) = ahead(cluster);
         let left = (fetched - before.0) as i64 - (used - before.1) as i64;
-        if left > 0 { Ok(()) } else { Err(format!("{left} bytes")) }
+        if left > 0 { Ok(file) } else { Err(format!("{left} bytes")) }
     })
-    .unwrap();
+    .unwrap()
 }

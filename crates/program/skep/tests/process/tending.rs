@@ -1,6 +1,6 @@
 //! What an administrator does beside the lists: health, bundle, unmounting, the live view.
 
-use super::{bytes, plan, refusal, start, start_with_room};
+use super::{Over, bytes, plan, refusal, start, start_with_room};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 fn health(cluster: &Cluster, words: &[&str]) -> (i32, String) {
@@ -101,7 +101,10 @@ fn health_tells_whose_mount_is_dead() {
     .unwrap();
     let another = DeadMount::new(cluster.beside("another"), "unix:/nowhere/run/mgmtd.sock,127.0.0.1:9:/");
     let (code, text) = health(&cluster, &[]);
-    let said = format!("note     mount {}: dead (of another cluster: unix:/nowhere/", another.0.display());
+    let said = format!(
+        "note     mount {}: dead (of another cluster, or by a port from before: unix:/nowhere/",
+        another.0.display()
+    );
     assert!(
         code == 0 && text.contains(&said) && text.contains("-> its process is gone: umount -l"),
         "{text}"
@@ -188,11 +191,13 @@ fn what_was_answered_for_outlives_an_end_under_its_writer() {
     let first = bytes(1, 100_000);
     let writes = |path: &Path, end: &mut dyn FnMut()| {
         let mut file = File::create(path).unwrap();
-        let answered = AtomicU64::new(first.len() as u64);
+        let (answered, is_over) = (AtomicU64::new(first.len() as u64), AtomicBool::new(false));
         std::thread::scope(|scope| {
+            // Also when something fails here.
+            let _over = Over(&is_over);
             scope.spawn(|| {
                 file.write_all(&first).unwrap();
-                while file.write_all(b"x").is_ok() {
+                while !is_over.load(Ordering::SeqCst) && file.write_all(b"x").is_ok() {
                     answered.fetch_add(1, Ordering::SeqCst);
                 }
             });

@@ -1,8 +1,8 @@
 //! How a handle reads records at a constant distance, and what it will read next: see `docs/design/data-path.md`, section 4a.
 
 use crate::limits::{
-    AHEAD_FOR_MS, STRIDE_FIRST, STRIDE_GAP, STRIDE_LEAST, STRIDE_MAX, STRIDE_RUN, STRIDE_RUN_MAX,
-    STRIDE_SIGHT, STRIDE_SLOW_MS,
+    AHEAD_FOR_MS, STRIDE_FIRST, STRIDE_GAP, STRIDE_LEAST, STRIDE_MAX, STRIDE_QUICK_MS, STRIDE_RUN,
+    STRIDE_RUN_MAX, STRIDE_SIGHT, STRIDE_SLOW_MS,
 };
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -181,7 +181,7 @@ impl Stride {
         if ms > STRIDE_SLOW_MS {
             self.count = (self.count / 2).max(STRIDE_LEAST);
         }
-        2 * ms <= STRIDE_SLOW_MS
+        ms <= STRIDE_QUICK_MS
     }
 
     /// Something is wrong with what would be read: not soon again.

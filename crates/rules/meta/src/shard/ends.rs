@@ -137,10 +137,8 @@ impl Shard {
         let result = match self.appendable(host, request, m)? {
             Err(refusal) => Err(refusal),
             Ok((generation, size, trims)) => {
-                // Who has not told what he has open may have written as well.
                 let live = self.opens.other_writers(m.ino, client)
-                    || is_open_ended(&self.writers, &host.sessions, m.ino)
-                    || !self.grace.knows_opens();
+                    || is_open_ended(&self.writers, &host.sessions, m.ino);
                 let looked = m.looked == self.term();
                 let behind = self.ends.take_behind(m.ino, client, looked);
                 let offset = if behind || live && !looked {
@@ -169,12 +167,18 @@ impl Shard {
         Ok(match inode.kind {
             Kind::Dir => Err(Errno::EISDIR.into()),
             Kind::File if inode.layout.is_inline() => Err(Status::MUST_GROW.into()),
-            Kind::File if self.grace.holds() => {
+            Kind::File if self.grace.holds() || self.is_written_by_late(m.ino) => {
                 Err(Refusal::with(Status::GRACE, "clients are still telling how far they have appended"))
             }
             Kind::File => Ok((inode.layout.generation, inode.size, inode.layout.trims)),
             _ => Err(Errno::EINVAL.into()),
         })
+    }
+
+    /// Had somebody it open for writing who has not told what he has, though the grace period is over? What he was given an end
+    /// for may be on its way. His report, or the end of his session, says more.
+    fn is_written_by_late(&self, ino: Ino) -> bool {
+        self.grace.late().iter().any(|client| self.writers.contains(&(ino, *client)))
     }
 
     /// A client had the file open for writing in an earlier life of the server, and appends up to `reserved`

@@ -1,7 +1,9 @@
 //! Who reads at a constant distance finds his next records, as long as nothing of the file has changed.
 
 use super::*;
-use crate::limits::{AHEAD_BYTES_MAX, STRIDE_KEPT_MAX, STRIDE_MAX, STRIDE_ROUNDS, STRIDE_SLOW_MS};
+use crate::limits::{
+    AHEAD_BYTES_MAX, STRIDE_KEPT_MAX, STRIDE_MAX, STRIDE_QUICK_MS, STRIDE_ROUNDS, STRIDE_SLOW_MS,
+};
 use crate::state::stride::place_in;
 use skep_types::{Code, Extent, Floors, Generation, Layout, Stripe, TargetId};
 
@@ -281,7 +283,7 @@ fn several_targets_cost_no_more() {
         assert!(fetched - used <= 7_000 * LEN as u64 / 4, "{targets}: {used} of {fetched}");
     }
     let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
-    let quick = run_over(&mut aheads, 4, 0..512, STRIDE_SLOW_MS / 2).0;
+    let quick = run_over(&mut aheads, 4, 0..512, STRIDE_QUICK_MS).0;
     let mut aheads = Aheads::new(AHEAD_BYTES_MAX);
     let slow = run_over(&mut aheads, 4, 0..512, STRIDE_SLOW_MS + 1).0;
     assert!(quick < 60 && (250..270).contains(&slow), "{quick}, {slow}");
