@@ -7,7 +7,7 @@
 use super::gathered::until_gathered;
 use super::http::{metrics, ports};
 use super::{Running, plan, start};
-use handles::Handles;
+use handles::{Handles, Writers};
 use skep_rig::Plan;
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -299,7 +299,11 @@ impl Worker<'_> {
 
     fn step(&mut self, turn: u64, tree: u64, who: usize) -> Result<(), String> {
         let other = self.tree(turn);
-        let step = Step::draw(&mut self.dice, tree, other);
+        let step = match Step::draw(&mut self.dice, tree, other) {
+            // It stays over what its writer writes who has not heard of it (promises, "Not promised").
+            Step::Touch(path, _) if self.handles.writers.has(&self.local.join(&path)) => Step::Look(path),
+            step => step,
+        };
         self.done += 1;
         // Another mount, which has just looked, and looks again.
         let witness = self.dice.below(WITNESSES * self.mounts.len() as u64) as usize;
@@ -371,13 +375,14 @@ fn agree(plan: Plan) {
     // Targets that have just begun promise no room for small writes where there is little.
     until_gathered(&cluster, &mounts[0].join("t0"));
     let (barrier, failed) = (Barrier::new(THREADS as usize), AtomicBool::new(false));
-    let errors = Mutex::new(Vec::new());
+    let (errors, writers) = (Mutex::new(Vec::new()), Writers::default());
     std::thread::scope(|scope| {
         for number in 0..THREADS {
             let dice =
                 Dice(seed.wrapping_mul(THREADS).wrapping_add(number).wrapping_mul(0x9E37_79B9_7F4A_7C15));
             let (mounts, local) = (mounts.as_slice(), local.path());
-            let mut worker = Worker { number, mounts, local, dice, handles: Handles::default(), done: 0 };
+            let handles = Handles::new(writers.clone());
+            let mut worker = Worker { number, mounts, local, dice, handles, done: 0 };
             let (barrier, failed, errors) = (&barrier, &failed, &errors);
             scope.spawn(move || {
                 for turn in 0..steps.div_ceil(THREADS * TURN) {

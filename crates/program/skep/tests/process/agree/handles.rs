@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Of each thread.
 const SLOTS: u64 = 6;
@@ -63,20 +64,56 @@ impl Step {
     }
 }
 
+/// Local numbers of files that any of the threads has open for writing.
+#[derive(Clone, Default)]
+pub struct Writers(Arc<Mutex<BTreeMap<u64, usize>>>);
+
+impl Writers {
+    pub fn has(&self, local: &Path) -> bool {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::fs::metadata(local).is_ok_and(|found| open.contains_key(&found.ino()))
+    }
+
+    fn add(&self, file: &File) -> Option<Writer> {
+        let ino = file.metadata().ok()?.ino();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(ino).or_default() += 1;
+        Some(Writer { of: self.clone(), ino })
+    }
+}
+
+struct Writer {
+    of: Writers,
+    ino: u64,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut open = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = open.get_mut(&self.ino).map_or(0, |count| {
+            *count -= 1;
+            *count
+        });
+        if left == 0 {
+            open.remove(&self.ino);
+        }
+    }
+}
+
 struct Handle {
     who: usize,
     /// Of the trees among which its file is.
     class: u64,
     theirs: File,
     local: File,
-    writes: bool,
+    /// Dropped behind the files. None: it only reads.
+    writer: Option<Writer>,
     /// Another mount has changed the content since: what was in memory here may be shown still (promises, "Not promised").
     is_behind: bool,
 }
 
 /// Those of a thread.
-#[derive(Default)]
 pub struct Handles {
+    pub writers: Writers,
     class: u64,
     open: BTreeMap<u64, Handle>,
 }
@@ -86,6 +123,10 @@ fn told(result: io::Result<String>) -> String {
 }
 
 impl Handles {
+    pub fn new(writers: Writers) -> Self {
+        Self { writers, class: 0, open: BTreeMap::new() }
+    }
+
     /// Files of other trees are others' to change: they stay open until theirs come back.
     pub fn changes_hands(&mut self, class: u64) {
         self.class = class;
@@ -152,7 +193,7 @@ impl Handles {
                 let len = file.read_at(&mut all, 0)?;
                 Ok(sum(&all[..len]))
             }),
-            Step::Sync(_) if handle.writes => both(&|file| file.sync_all().map(done)),
+            Step::Sync(_) if handle.writer.is_some() => both(&|file| file.sync_all().map(done)),
             Step::Sync(_) | Step::Close(_) => {
                 self.open.remove(&slot);
                 None
@@ -174,8 +215,8 @@ impl Handles {
         if let (Ok(local), Ok(theirs)) = (local, theirs)
             && local.metadata().is_ok_and(|found| found.is_file())
         {
-            let class = self.class;
-            self.open.insert(slot, Handle { who, class, theirs, local, writes, is_behind: false });
+            let (class, writer) = (self.class, if writes { self.writers.add(&local) } else { None });
+            self.open.insert(slot, Handle { who, class, theirs, local, writer, is_behind: false });
         }
         Some(answers)
     }
@@ -203,8 +244,8 @@ impl Handles {
         };
         let answers = (who, text(&local), text(&theirs));
         if let (Ok(local), Ok(theirs)) = (local, theirs) {
-            let class = self.class;
-            self.open.insert(slot, Handle { who, class, theirs, local, writes: true, is_behind: false });
+            let (class, writer) = (self.class, self.writers.add(&local));
+            self.open.insert(slot, Handle { who, class, theirs, local, writer, is_behind: false });
         }
         Some(answers)
     }
