@@ -238,10 +238,10 @@ fn who_is_slow_is_asked_for_little() {
         };
         took.iter().map(once).collect()
     };
-    assert_eq!(counts(&mut stride, &[1, 50, 0, 0]), [8, 16, 32, 32]);
-    assert_eq!(counts(&mut stride, &[100, 51, 101, 500, 900, 101, 101]), [32, 32, 16, 8, 4, 2, 2]);
+    assert_eq!(counts(&mut stride, &[1, 5, 0, 0]), [8, 16, 32, 32]);
+    assert_eq!(counts(&mut stride, &[100, 6, 101, 500, 900, 101, 101]), [32, 32, 16, 8, 4, 2, 2]);
     stride.was_right(2, 3, true);
     stride.was_right(0, 3, true);
     stride.fails();
-    assert_eq!(counts(&mut stride, &[80, 10, 10]), [2, 4, 8], "what is wrong makes none of them larger");
+    assert_eq!(counts(&mut stride, &[80, 5, 5]), [2, 4, 8], "what is wrong makes none of them larger");
 }

@@ -406,6 +406,7 @@ fn appends_wait_for_the_late() {
     let mut bed = Bed::new();
     let (ino, _) = bed.grown("f", 100);
     let (other, _) = bed.grown("g", 100);
+    bed.close(ME, other, 9);
     bed.open(ME, ino, OpenMode::Write, 1).unwrap();
     bed.restart(&[1]);
     let deadline = bed.server.next_deadline().unwrap();
