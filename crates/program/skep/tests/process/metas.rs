@@ -6,7 +6,7 @@ use super::pools::rows;
 use super::{Running, bytes, plan, start, start_with_room};
 use rustix::process::Signal;
 use skep_base::config::metad::port_of_group;
-use skep_rig::{Plan, patiently};
+use skep_rig::{PATIENCE, Plan, patiently, until};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -71,8 +71,13 @@ fn shards_are_spread_and_work_as_one() {
     let nodes = cluster.admin(["node", "list", "--output", "json"]).unwrap();
     assert_eq!(nodes.matches("\"metad-").count(), (METAS * GROUPS) as usize, "{nodes}");
     every_group_is_counted(&cluster);
-    patiently("health finds nothing", || {
-        cluster.run(cluster.admin_words(["health"])).unwrap().status.success()
+    until("health finds nothing", PATIENCE, || {
+        let health = cluster.run(cluster.admin_words(["health"])).unwrap();
+        if health.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&health.stdout).into_owned())
+        }
     })
     .unwrap();
 }
@@ -150,7 +155,7 @@ fn one_that_is_away_stops_only_its_own() {
 /// Goal: groups that have no shard (any more) are healthy, and tell their counters as the others do.
 #[test]
 fn groups_without_shards_are_healthy() {
-    let cluster = start(Plan { metas: 2, groups: 1, shards: 2, ..plan() });
+    let cluster = start_with_room(Plan { metas: 2, groups: 1, shards: 2, ..plan() });
     (0..2).for_each(|shard| {
         cluster.admin(["shard", "give", &shard.to_string(), "metad-1"]).unwrap();
     });
