@@ -292,14 +292,16 @@ impl TargetDir {
     }
 
     fn changing(&self, chunk: &ChunkId) -> Changing<'_> {
-        self.unsynced_directories.changing(ChunkName(*chunk).directory())
+        self.unsynced_directories.changing(Directory::of(chunk))
     }
 
     fn find(&self, piece: &PieceName, make: bool) -> Result<Option<(Arc<Open>, bool)>, DiskError> {
-        let found = match self.files.open(&self.root, piece, make) {
+        let make = make.then_some(&self.unsynced_directories);
+        let open = || self.files.open(&self.root, piece, make);
+        let found = match open() {
             Err(Errno::MFILE | Errno::NFILE) => {
                 self.files.close_idle();
-                self.files.open(&self.root, piece, make)
+                open()
             }
             found => found,
         };
@@ -307,7 +309,7 @@ impl TargetDir {
             Err(Errno::MFILE | Errno::NFILE) => {
                 self.sync_open_files()?;
                 self.files.close_idle();
-                self.files.open(&self.root, piece, make)
+                open()
             }
             found => found,
         };
@@ -375,7 +377,7 @@ impl TargetDir {
             first.will_be_marked();
         }
         drop(changing);
-        self.sync_directories([name.directory()])
+        self.sync_directories([Directory::of(&piece.chunk)])
     }
 
     /// Looked up by name once for each open chunk file: every read and write asks.
@@ -401,21 +403,16 @@ impl TargetDir {
         }
     }
 
-    /// Syncs those of `wanted` that hold unsynced changes, and the levels above them.
+    /// Syncs those of `wanted` that hold unsynced changes, and those of the levels above them.
     fn sync_directories(&self, wanted: impl IntoIterator<Item = Directory>) -> Result<(), DiskError> {
         self.unsynced_directories.sync(wanted, |due| {
             if due.len() > DIRECTORIES_SYNCED_SINGLY {
                 let _alone = lock(&self.syncing_all);
                 return syncfs(&self.root).map_err(|e| self.sync_failed("syncfs", None, e));
             }
-            let mut paths = BTreeSet::from([".".to_owned(), "chunks".to_owned()]);
-            for (a, b) in due {
-                paths.extend([format!("chunks/{a:02x}"), format!("chunks/{a:02x}/{b:02x}")]);
-            }
-            for path in paths {
-                self.sync_directory(&path).map_err(|e| self.sync_failed("fsync of a directory", None, e))?;
-            }
-            Ok(())
+            due.iter()
+                .try_for_each(|directory| self.sync_directory(&directory.to_string()))
+                .map_err(|e| self.sync_failed("fsync of a directory", None, e))
         })
     }
 
@@ -575,7 +572,7 @@ impl ChunkStore for TargetDir {
                 file.sync_alone(sync)?;
             }
         }
-        self.sync_directories(pieces.iter().map(|piece| ChunkName(piece.chunk).directory()))
+        self.sync_directories(pieces.iter().map(|piece| Directory::of(&piece.chunk)))
     }
 
     fn further_pieces(&self, chunk: &ChunkId) -> Result<Vec<u32>, DiskError> {

@@ -1,8 +1,9 @@
 //! Open chunk files, kept open between requests.
 
-use rustix::fs::{Mode, OFlags, Stat, fstat, mkdirat, openat};
+use super::directories::{Directories, Directory};
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
-use skep_storage::{ChunkName, PieceName};
+use skep_storage::PieceName;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -137,13 +138,14 @@ impl Files {
         &self.shards[(mixed >> 59) as usize % SHARDS]
     }
 
-    /// The open file of a piece; opens it when needed. Without `make`, a missing one is `None`. The flag: more stay open
-    /// now than should, because they hold unsynced changes.
+    /// The open file of a piece; opens it when needed. A missing one is made if `make` is there, which hears of the
+    /// directories that had to be made as well. The flag: more stay open now than should, because they hold unsynced
+    /// changes.
     pub fn open(
         &self,
         root: &OwnedFd,
         piece: &PieceName,
-        make: bool,
+        make: Option<&Directories>,
     ) -> rustix::io::Result<Option<(Arc<Open>, bool)>> {
         loop {
             if let Some(slot) = lock(self.shard(piece)).files.get_mut(piece) {
@@ -244,32 +246,27 @@ impl Shard {
     }
 }
 
-fn open_at(root: &OwnedFd, piece: &PieceName, make: bool) -> rustix::io::Result<Option<OwnedFd>> {
+fn open_at(
+    root: &OwnedFd,
+    piece: &PieceName,
+    make: Option<&Directories>,
+) -> rustix::io::Result<Option<OwnedFd>> {
     let path = piece.path();
-    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    if make {
-        flags |= OFlags::CREATE;
-    }
-    match openat(root, path.as_str(), flags, Mode::from_raw_mode(0o600)) {
-        Ok(fd) => Ok(Some(fd)),
-        Err(Errno::NOENT) if make => {
-            make_directories(root, piece)?;
-            openat(root, path.as_str(), flags, Mode::from_raw_mode(0o600)).map(Some)
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let open = |flags| openat(root, path.as_str(), flags, Mode::from_raw_mode(0o600)).map(Some);
+    let Some(directories) = make else {
+        return match open(flags) {
+            Err(Errno::NOENT) => Ok(None),
+            opened => opened,
+        };
+    };
+    match open(flags | OFlags::CREATE) {
+        Err(Errno::NOENT) => {
+            Directory::of(&piece.chunk).make(root, directories)?;
+            open(flags | OFlags::CREATE)
         }
-        Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(e),
+        opened => opened,
     }
-}
-
-fn make_directories(root: &OwnedFd, piece: &PieceName) -> rustix::io::Result<()> {
-    let (a, b) = ChunkName(piece.chunk).directory();
-    for path in ["chunks".to_owned(), format!("chunks/{a:02x}"), format!("chunks/{a:02x}/{b:02x}")] {
-        match mkdirat(root, path.as_str(), Mode::from_raw_mode(0o700)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -286,7 +283,7 @@ mod tests {
         let files = Files::new();
         for ino in 0..OPEN_FILES_MAX as u64 + 500 {
             let chunk = ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 };
-            files.open(&root, &PieceName::first(chunk), true).unwrap().unwrap();
+            files.open(&root, &PieceName::first(chunk), Some(&Directories::default())).unwrap().unwrap();
         }
         let open: usize = files.shards.iter().map(|shard| lock(shard).files.len()).sum();
         assert!((OPEN_FILES_MAX / 2..=OPEN_FILES_MAX).contains(&open), "{open} files are open");
@@ -309,9 +306,9 @@ mod tests {
     fn removed_files_are_not_kept_open() {
         let (directory, root) = scratch();
         let files = Files::new();
-        files.open(&root, &piece(1), true).unwrap().unwrap();
+        files.open(&root, &piece(1), Some(&Directories::default())).unwrap().unwrap();
         files.forget(&piece(1));
-        let opened = open_at(&root, &piece(1), false).unwrap().unwrap();
+        let opened = open_at(&root, &piece(1), None).unwrap().unwrap();
         std::fs::remove_file(directory.path().join(piece(1).path())).unwrap();
         files.forget(&piece(1));
         assert!(
@@ -319,9 +316,9 @@ mod tests {
             "a write would go to a file without a name"
         );
         assert!(files.known(&piece(1)).is_none());
-        assert!(files.open(&root, &piece(1), false).unwrap().is_none());
+        assert!(files.open(&root, &piece(1), None).unwrap().is_none());
         // Made anew it is another file, and found.
-        files.open(&root, &piece(1), true).unwrap().unwrap();
+        files.open(&root, &piece(1), Some(&Directories::default())).unwrap().unwrap();
         assert!(files.known(&piece(1)).is_some());
     }
 
@@ -332,10 +329,11 @@ mod tests {
         let (_directory, root) = scratch();
         let files = Files::new();
         files.limit(SHARDS);
-        files.open(&root, &piece(1), true).unwrap().unwrap().0.changed();
+        files.open(&root, &piece(1), Some(&Directories::default())).unwrap().unwrap().0.changed();
         let mut crowded = 0;
         for ino in 2..500 {
-            crowded += u32::from(files.open(&root, &piece(ino), true).unwrap().unwrap().1);
+            crowded +=
+                u32::from(files.open(&root, &piece(ino), Some(&Directories::default())).unwrap().unwrap().1);
         }
         assert!(crowded > 0, "nobody is told that room has to be made");
         files.close_idle();

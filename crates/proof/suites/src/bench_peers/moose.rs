@@ -108,12 +108,13 @@ fn wait_for_master(home: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Each chunkserver tells the size of what its target lies on.
+/// Each chunkserver tells of the room that is left where its target lies.
 fn wait_for_space(mount: &Path, home: &Path) -> Result<(), String> {
-    let size = |path: &Path| rustix::fs::statvfs(path).map_or(0, |all| all.f_blocks * all.f_frsize);
-    let (each, started) = (size(home), Instant::now());
+    let here = rustix::fs::statvfs(home).map_err(|e| format!("{}: {e}", home.display()))?;
+    let (each, started) = (here.f_bavail * here.f_frsize, Instant::now());
+    let size = || rustix::fs::statvfs(mount).map_or(0, |all| all.f_blocks * all.f_frsize);
     // A bit of each is kept free.
-    while size(mount) < each / 10 * 9 * TARGETS as u64 {
+    while size() < each / 10 * 9 * TARGETS as u64 {
         if started.elapsed() > LIMIT {
             return Err(format!("not all chunkservers came; see {}", home.display()));
         }
