@@ -7,6 +7,7 @@ mod bench_peers;
 mod browser;
 mod calibrate;
 mod conform;
+mod contended;
 mod crash;
 mod hosts;
 mod posix;
@@ -61,6 +62,8 @@ enum Suite {
     Conform(conform::Arguments),
     /// Kill daemons at random under load, and check that nothing is lost.
     Crash(crash::Arguments),
+    /// Let programs on two mounts change one directory and look at each other's names.
+    Contended(contended::Arguments),
     /// Cut the power of servers under load, and check what every good fsync vouched for.
     Power(power::Arguments),
     /// Set up, extend and repair four hosts by the pages of docs/admin, word for word, under load.
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Suite::Systemd(arguments) => vm::systemd::run(&root, &arguments),
         Suite::Conform(arguments) => conform::run(&root, &arguments),
         Suite::Crash(arguments) => crash::run(&root, &arguments),
+        Suite::Contended(arguments) => contended::run(&root, &arguments),
         Suite::Power(arguments) => power::run(&root, &arguments),
         Suite::Hosts(arguments) => hosts::run(&root, &arguments),
         Suite::Rigged(arguments) => rigged::run(&root, &arguments),

@@ -33,9 +33,15 @@ const CLUSTER: &str = "{
 skep up --dir /tmp/c --mount /mnt --targets 4 --shards 4 --servers 2 &&
 skep status --dir /tmp/c
 skep-conform --require-all --deadline 300 --dir /mnt $CONFORM &&
+$CONTENDED
 skep down --dir /tmp/c; ended=$?
 cat /tmp/c/log/mount*.log | tail -5
 [ $ended = 0 ]; } &&";
+
+/// And that, if two mounts are to change one directory.
+const CONTENDED: &str = "mkdir /mnt2 /mnt/contended &&
+skep mount --config /tmp/c/etc/mount.toml --set mount_point=/mnt2 --set http= &&
+skep-suites contended --seconds $SECONDS --through /mnt/contended,/mnt2/contended --local /tmp &&";
 
 /// What to boot.
 #[derive(clap::Args)]
@@ -52,6 +58,9 @@ pub struct Arguments {
     /// Only conformance cases whose id contains this.
     #[arg(long)]
     filter: Option<String>,
+    /// For so many seconds programs on two mounts change one directory, as in `contended`.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "facts")]
+    contended: Option<u64>,
     /// Use this program instead of building one.
     #[arg(long)]
     program: Option<PathBuf>,
@@ -67,6 +76,10 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
             None => built(root, "skep", true)?,
         };
         programs.push((program, "skep"));
+        if arguments.contended.is_some() {
+            let this = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
+            programs.push((this, "skep-suites"));
+        }
     }
     let work = workshop();
     let image = image(&work, &programs, arguments);
@@ -90,7 +103,13 @@ fn image(work: &Path, programs: &[(PathBuf, &str)], arguments: &Arguments) -> Re
         copy(module, &tree.join("fuse.ko"))?;
     }
     let conform = arguments.filter.as_ref().map_or(String::new(), |filter| format!("--filter '{filter}'"));
-    let cluster = if arguments.facts { String::new() } else { CLUSTER.replace("$CONFORM", &conform) };
+    let contended = arguments
+        .contended
+        .map_or(String::new(), |seconds| CONTENDED.replace("$SECONDS", &seconds.to_string()));
+    let cluster = match arguments.facts {
+        true => String::new(),
+        false => CLUSTER.replace("$CONFORM", &conform).replace("$CONTENDED", &contended),
+    };
     write(&tree.join("init"), &INIT.replace("$CLUSTER", &cluster))?;
     let image = work.join("image");
     pack(&tree, &image)?;
