@@ -26,8 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Above this many directories one `syncfs` is cheaper than syncing each.
-const DIRECTORIES_SYNCED_SINGLY: usize = 8;
+/// So many directories are synced one after the other, for all who wait for it; more by one `syncfs`, which brings to the
+/// disk what others stream to it as well, and takes as long as that does (ext4: 45 ms behind 64 MiB, less than 1 ms for a
+/// directory).
+const DIRECTORIES_SYNCED_SINGLY: usize = 32;
 
 /// One target, open and locked.
 pub struct TargetDir {
@@ -38,7 +40,7 @@ pub struct TargetDir {
     identity: Mutex<Identity>,
     files: Files,
     seals: SealFiles,
-    unsynced_directories: Directories,
+    pub(super) unsynced_directories: Directories,
     mount: Mount,
     /// Is a `syncfs` as good as a sync of each file?
     syncs_as_a_whole: bool,
@@ -418,7 +420,15 @@ impl TargetDir {
 
     fn sync_directory(&self, path: &str) -> rustix::io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match openat(&self.root, path, flags, Mode::empty()) {
+        let open = || openat(&self.root, path, flags, Mode::empty());
+        let opened = match open() {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.files.close_idle();
+                open()
+            }
+            opened => opened,
+        };
+        match opened {
             Ok(directory) => fsync(directory),
             // Nothing was ever made in it.
             Err(Errno::NOENT) => Ok(()),

@@ -107,15 +107,16 @@ impl Directories {
     }
 
     /// Returns when what was noted of these directories, and of those above them, is durable: by `sync`, or by the sync
-    /// of somebody else. All who share a sync that fails are told.
+    /// of somebody else. All who count on a sync that fails are told. (Only the last failure is known: who wakes late may
+    /// hear of one behind his own sync, and asks again.)
     pub fn sync(
         &self,
         wanted: impl IntoIterator<Item = Directory>,
         sync: impl FnOnce(&BTreeSet<Directory>) -> Result<(), DiskError>,
     ) -> Result<(), DiskError> {
         let mut state = self.lock();
-        let Some(mine) = state.wish(wanted) else { return Ok(()) };
-        while state.ended < mine {
+        let Some((first, last)) = state.wish(wanted) else { return Ok(()) };
+        while state.ended < last {
             if state.begun > state.ended {
                 state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -129,27 +130,29 @@ impl Directories {
             break;
         }
         match &state.failed {
-            Some((failed, e)) if *failed >= mine => Err(e.clone()),
+            Some((failed, e)) if *failed >= first => Err(e.clone()),
             _ => Ok(()),
         }
     }
 }
 
 impl State {
-    /// The number of the sync that will have made all of it durable, unless it is.
-    fn wish(&mut self, wanted: impl IntoIterator<Item = Directory>) -> Option<u64> {
-        let mut mine = None;
+    /// The first and the last sync that together will have made all of it durable, unless it is: the one under way, the
+    /// next, or both.
+    fn wish(&mut self, wanted: impl IntoIterator<Item = Directory>) -> Option<(u64, u64)> {
+        let mut counts_on = BTreeSet::new();
         for lowest in wanted {
             for directory in std::iter::successors(Some(lowest), |one| one.parent()) {
+                if self.syncing.contains(&directory) {
+                    counts_on.insert(self.begun);
+                }
                 if self.unsynced.contains_key(&directory) {
                     self.next.insert(directory);
-                    mine = Some(self.begun + 1);
-                } else if self.syncing.contains(&directory) {
-                    mine = mine.or(Some(self.begun));
+                    counts_on.insert(self.begun + 1);
                 }
             }
         }
-        mine
+        Some((*counts_on.first()?, *counts_on.last()?))
     }
 
     /// What is changed at the moment stays unsynced.
@@ -188,8 +191,15 @@ impl Drop for Changing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::TargetDir;
+    use skep_storage::{ChunkStore, PieceName};
+    use skep_types::{Generation, Ino, Uuid};
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
+
+    /// Nobody waits longer for another thread.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     const HERE: Directory = Directory::Second(1, 2);
     const THERE: Directory = Directory::Second(3, 4);
@@ -202,6 +212,29 @@ mod tests {
         };
         directories.sync([HERE, THERE], sync).unwrap();
         synced
+    }
+
+    /// Goal: a target notes each directory in which it makes or removes a name, and a sync of a chunk file is of those.
+    #[test]
+    fn a_target_notes_what_it_changes() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (cluster, target) = (Uuid([1; 16]), Some(Uuid([2; 16])));
+        let target = TargetDir::open(scratch.path(), cluster, target, 0).unwrap();
+        let chunk = ChunkId { ino: Ino(7), generation: Generation(1), extent: 0, stripe: 0 };
+        let piece = PieceName::first(chunk);
+        let noted =
+            || -> Vec<Directory> { target.unsynced_directories.lock().unsynced.keys().copied().collect() };
+        let here = Directory::of(&chunk);
+        target.write(&piece, 0, b"x").unwrap();
+        assert_eq!(noted(), [Directory::Chunks, here.parent().unwrap(), here]);
+        target.sync(&[piece]).unwrap();
+        assert_eq!(noted(), []);
+        target.write(&piece, 0, b"y").unwrap();
+        assert_eq!(noted(), [], "no name was made");
+        target.remove(&piece).unwrap();
+        assert_eq!(noted(), [here]);
+        target.sync(&[piece]).unwrap();
+        assert_eq!(noted(), []);
     }
 
     /// Goal: a name that one thread has made and not yet finished with is synced by another that uses it, and a sync
@@ -228,13 +261,14 @@ mod tests {
         assert!(!syncs(&directories));
     }
 
-    /// Goal: a sync is of the directories above as well, where names were made in them, and only there.
+    /// Goal: a sync is of the directories above as well, where names were made in them, and only there; also for who finds
+    /// that somebody else has just made them.
     #[test]
     fn directories_above_are_synced_when_they_changed() {
         let scratch = tempfile::tempdir().unwrap();
         let root = OwnedFd::from(std::fs::File::open(scratch.path()).unwrap());
         let directories = Directories::default();
-        let synced_for = |directory: Directory| {
+        let synced_for = |directories: &Directories, directory: Directory| {
             let mut synced: Vec<Directory> = Vec::new();
             let _changing = directories.changing(directory);
             let sync = |due: &BTreeSet<Directory>| {
@@ -245,23 +279,31 @@ mod tests {
             synced
         };
         HERE.make(&root, &directories).unwrap();
-        let all = vec![Directory::Root, Directory::Chunks, Directory::First(1), HERE];
-        assert_eq!(synced_for(HERE), all);
-        assert_eq!(synced_for(HERE), [HERE]);
+        let all = [Directory::Root, Directory::Chunks, Directory::First(1), HERE];
+        assert_eq!(synced_for(&directories, HERE), all);
+        assert_eq!(synced_for(&directories, HERE), [HERE]);
         let beside = Directory::Second(1, 9);
         beside.make(&root, &directories).unwrap();
-        assert_eq!(synced_for(beside), [Directory::First(1), beside]);
+        assert_eq!(synced_for(&directories, beside), [Directory::First(1), beside]);
         assert!(scratch.path().join(beside.to_string()).is_dir());
+        let late = Directories::default();
+        beside.make(&root, &late).unwrap();
+        assert_eq!(synced_for(&late, beside), [Directory::First(1), beside]);
     }
 
     /// Goal: who makes a name does not wait for a sync, and that name is not taken for durable by it.
     #[test]
     fn names_are_made_beside_a_sync() {
-        let directories = Directories::default();
+        let directories = Arc::new(Directories::default());
         drop(directories.changing(HERE));
+        let beside = directories.clone();
         let synced = directories.sync([HERE], |_| {
-            drop(directories.changing(HERE));
-            Ok(())
+            let (made, is_made) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                drop(beside.changing(HERE));
+                made.send(())
+            });
+            is_made.recv_timeout(LIMIT).map_err(|_| DiskError::Busy)
         });
         assert_eq!(synced, Ok(()));
         assert!(syncs(&directories));
@@ -273,33 +315,34 @@ mod tests {
     fn who_comes_meanwhile_shares_the_next_sync() {
         let directories = Directories::default();
         drop(directories.changing(HERE));
-        let shared = AtomicU32::new(0);
+        let (syncs, most) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|scope| {
             let mut others = Vec::new();
             let first = directories.sync([HERE], |_| {
                 for n in 0..4 {
-                    let (directories, shared) = (&directories, &shared);
+                    let (directories, syncs, most) = (&directories, &syncs, &most);
                     others.push(scope.spawn(move || {
                         let directory = Directory::Second(n, n);
                         drop(directories.changing(directory));
                         directories.sync([directory], |due| {
-                            assert_eq!(due.len(), 4, "all who wait are in it");
-                            shared.fetch_add(1, SeqCst);
+                            syncs.fetch_add(1, SeqCst);
+                            most.fetch_max(due.len() as u32, SeqCst);
                             Err(DiskError::Busy)
                         })
                     }));
                 }
-                while directories.lock().next.len() < 4 {
+                let begun = Instant::now();
+                while directories.lock().next.len() < 4 && begun.elapsed() < LIMIT {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Ok(())
             });
-            assert_eq!(first, Ok(()), "a later failure is none of its business");
+            assert_eq!(first, Ok(()));
             for other in others {
                 assert_eq!(other.join().unwrap(), Err(DiskError::Busy));
             }
         });
-        assert_eq!(shared.load(SeqCst), 1);
+        assert_eq!((syncs.into_inner(), most.into_inner()), (1, 4));
     }
 
     /// Goal: a name that the sync under way makes durable is not taken for durable before that sync has ended well.
@@ -307,7 +350,7 @@ mod tests {
     fn a_sync_under_way_is_waited_for() {
         let mut state = State::default();
         state.unsynced.insert(HERE, 0);
-        for (result, then) in [(Err(DiskError::Busy), Some(2)), (Ok(()), None)] {
+        for (result, then) in [(Err(DiskError::Busy), Some((2, 2))), (Ok(()), None)] {
             let mine = state.wish([HERE]);
             assert!(mine.is_some());
             assert_eq!(state.begin(), BTreeSet::from([HERE]));
@@ -315,5 +358,37 @@ mod tests {
             state.end(result);
             assert_eq!(state.wish([HERE]), then);
         }
+    }
+
+    /// Goal: who needs the sync under way and the next one waits for both, and hears of a failure of either.
+    #[test]
+    fn both_syncs_are_counted_on() {
+        for wanted in [[HERE, THERE], [THERE, HERE]] {
+            let mut state = State::default();
+            state.unsynced.insert(HERE, 0);
+            assert_eq!(state.wish([HERE]), Some((1, 1)));
+            state.begin();
+            state.unsynced.insert(THERE, 0);
+            assert_eq!(state.wish(wanted), Some((1, 2)));
+        }
+        let directories = Directories::default();
+        drop(directories.changing(HERE));
+        std::thread::scope(|scope| {
+            let mut other = None;
+            let first = directories.sync([HERE], |_| {
+                let directories = &directories;
+                other = Some(scope.spawn(move || {
+                    drop(directories.changing(THERE));
+                    directories.sync([HERE, THERE], |_| Ok(()))
+                }));
+                let begun = Instant::now();
+                while directories.lock().next.is_empty() && begun.elapsed() < LIMIT {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(DiskError::Busy)
+            });
+            assert_eq!(first, Err(DiskError::Busy));
+            assert_eq!(other.unwrap().join().unwrap(), Err(DiskError::Busy), "the next one was good");
+        });
     }
 }
