@@ -59,7 +59,7 @@ pub struct Arguments {
     #[arg(long)]
     filter: Option<String>,
     /// For so many seconds programs on two mounts change one directory, as in `contended`.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "facts")]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "facts", value_parser = clap::value_parser!(u64).range(1..=900))]
     contended: Option<u64>,
     /// Use this program instead of building one.
     #[arg(long)]
