@@ -114,7 +114,7 @@ impl Actor {
     /// One `read` of the whole file. `None`: it could not be, or does not count.
     async fn read_once(&self, reader: Reader) -> Option<Result<(), Failed>> {
         let Reader { file, session, .. } = reader;
-        let (before, ended) = (self.newest(file), self.paged(file).at_rest());
+        let (before, ended) = (self.least(file), self.paged(file).at_rest());
         let bytes = match reader.paged {
             true => self.read_checked(reader).await.ok()?,
             false => self.read_past(reader.handle).await.ok()?,
@@ -124,7 +124,7 @@ impl Actor {
         }
         let text = bytes.get(..NUMBER).and_then(|bytes| std::str::from_utf8(bytes).ok());
         let found: u64 = text.and_then(|text| text.parse().ok()).unwrap_or(0);
-        if found < before.min(self.newest(file)) {
+        if found < self.still_least(file, before) {
             return Some(self.fail(format!(
                 "{found} is read in {} bytes of checked file {file}, but {before} was written before that began",
                 bytes.len()

@@ -10,6 +10,7 @@ use skep_client::{OpenHow, Port, WriteHow};
 use skep_types::limits::INLINE_DEFAULT;
 use skep_types::{Errno, Ino};
 use skep_wire::meta::{LockKind, LockSpace, LockWish, OpenMode};
+use std::fmt;
 
 /// Bytes of the number at the start.
 pub(crate) const NUMBER: usize = 16;
@@ -106,6 +107,21 @@ pub(crate) fn wish(lane: u32, kind: Option<LockKind>) -> LockWish {
 
 pub(crate) const READ: OpenHow =
     OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
+
+/// The number that whoever reads a file from some moment on finds at least.
+#[derive(Clone, Copy)]
+pub(crate) struct Least {
+    number: u64,
+    synced: u64,
+    /// Power cuts of targets until then.
+    cuts: usize,
+}
+
+impl fmt::Display for Least {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
+    }
+}
 
 impl Actor {
     /// One of the things that programs do with such a file.
@@ -342,16 +358,30 @@ impl Actor {
         acked.0.max(if is_there { written } else { 0 })
     }
 
+    /// Before somebody reads: what he finds at least.
+    pub(crate) fn least(&self, file: usize) -> Least {
+        let cuts = self.hub.borrow().cuts.len();
+        Least { number: self.newest(file), synced: self.paged(file).acked.0, cuts }
+    }
+
+    /// The same when he has read. What a power cut took meanwhile counts no more, also where somebody has written since.
+    pub(crate) fn still_least(&self, file: usize, before: Least) -> u64 {
+        let is_there = before.cuts == self.hub.borrow().cuts.len();
+        self.newest(file).min(if is_there { before.number } else { before.synced })
+    }
+
     async fn open_and_look(&self, file: usize, ino: Ino) -> Result<(), Failed> {
-        let (session, before) = (session_of(&self.shared), self.newest(file));
+        let (session, before) = (session_of(&self.shared), self.least(file));
         let Ok(opened) = self.lane.open(ino, READ).await else { return Ok(()) };
         let reads = self.hub.borrow_mut().rng.percent(60);
         let found = if reads { self.number(opened.handle, ino).await } else { Err(Errno::EINTR) };
         self.lane.release(opened.handle).await;
         match found {
-            Ok(found) if found < before.min(self.newest(file)) && self.counts(session) => self.fail(format!(
-                "{found} is read from paged file {file}, but {before} was written before it was opened"
-            )),
+            Ok(found) if found < self.still_least(file, before) && self.counts(session) => {
+                self.fail(format!(
+                    "{found} is read from paged file {file}, but {before} was written before it was opened"
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -410,7 +440,7 @@ impl Actor {
             if looks {
                 let _ = self.lane.lookup(Ino::ROOT, format!("paged{file}").as_bytes()).await;
             }
-            let (before, spared) = (self.newest(file), self.shared.borrow().spared.reads);
+            let (before, spared) = (self.least(file), self.shared.borrow().spared.reads);
             if let Err(failed) = self.end_is_read(file, opened.handle, session).await {
                 result = Err(failed);
                 break;
@@ -422,7 +452,7 @@ impl Actor {
             if self.shared.borrow().spared.reads > spared {
                 self.hub.borrow_mut().coverage.hit("a number was read that had been read ahead");
             }
-            if found < before.min(self.newest(file)) {
+            if found < self.still_least(file, before) {
                 result = self.fail(format!(
                     "{found} is read from paged file {file}, but {before} was written before that began"
                 ));

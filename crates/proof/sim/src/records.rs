@@ -131,7 +131,7 @@ impl Actor {
                 let _ = self.lane.lookup(Ino::ROOT, format!("paged{file}").as_bytes()).await;
             }
             let used = |handle| self.shared.borrow().aheads.strided_used(handle);
-            let (before, before_used) = (self.newest(file), used(opened.handle));
+            let (before, before_used) = (self.least(file), used(opened.handle));
             let found = match self.number_in_records((file, opened.handle), far, session).await {
                 Ok(Some(found)) => found,
                 Ok(None) => break,
@@ -144,7 +144,7 @@ impl Actor {
                 let coverage = &mut self.hub.borrow_mut().coverage;
                 coverage.hit("a number was read that had been read ahead at a distance");
             }
-            if found < before.min(self.newest(file)) {
+            if found < self.still_least(file, before) {
                 result = self.fail(format!(
                     "{found} is read in records of paged file {file}, but {before} was written before that began"
                 ));
