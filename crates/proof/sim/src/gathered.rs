@@ -41,7 +41,7 @@ pub fn has_run(inode: &Inode) -> bool {
 pub struct Loss {
     /// So many records that told of it are left.
     tells: usize,
-    /// A power cut took one. What was told later is not lost with it, so owner and mode may be as before or since.
+    /// A power cut took one for good. What was told later is not lost with it, so owner and mode may be as before or since.
     pub in_vain: bool,
 }
 
@@ -184,7 +184,7 @@ impl Actor {
         let lost = book.gathered.iter().filter_map(|(ino, file)| {
             let tells = hub.tells.count(file.server);
             let is_untold = tells <= file.before_news && !is_held(file.server);
-            let in_vain = tells < file.tells || hub.tells.taken(file.server) > file.taken;
+            let in_vain = tells < file.tells || hub.tells.is_taken(file.server, file.taken);
             let is_lost = in_vain || is_untold && (file.has_news || file.has_run);
             is_lost.then_some((*ino, Loss { tells, in_vain }))
         });

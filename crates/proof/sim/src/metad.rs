@@ -570,7 +570,8 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
         Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.seq)),
     };
     mark(&command.action, hub);
-    if let Action::Request(MetaRequest::Tell(m)) = &command.action {
+    let ticket = command.caller.map(|caller| (caller.client, caller.slot.0, record.shard, caller.seq.0));
+    if let (Action::Request(MetaRequest::Tell(m)), Some(ticket)) = (&command.action, ticket) {
         if hub.deeds.theme == Theme::Histories && !hub.calm && hub.rng.percent(CUT_BEHIND_TELL) {
             hub.provoked = Some(hub.now + hub.rng.below(CUT_MAX_MS));
         }
@@ -585,7 +586,7 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
             hub.tells.begins(m.ino, at);
         }
         let asks = is_empty && m.keeps == Some(true);
-        if !(begins || asks || hub.tells.tells(m.ino, at, keeps)) {
+        if !(begins || asks || hub.tells.tells(m.ino, (at, ticket), keeps)) {
             hub.fail(format!("record {} tells of inode {}, which was told of before", record.seq, m.ino.0));
         }
     }
@@ -595,16 +596,15 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
     if let Err(what) = hub.record(at, record.shard, &command) {
         hub.fail(format!("record {}: {what}", record.seq));
     }
-    let Some(caller) = command.caller else { return };
-    let ticket = (caller.client, caller.slot.0, record.shard, caller.seq.0);
+    let Some(ticket) = ticket else { return };
     let Some(step) = hub.tickets.get(&ticket).copied() else {
-        return hub.fail(format!("record {} is of a request that nobody sent: {caller:?}", record.seq));
+        return hub.fail(format!("record {} is of a request that nobody sent: {ticket:?}", record.seq));
     };
     let before = hub.executed.insert(ticket, at);
     // A nameless file that was purged before its maker heard of it is made anew.
     let anew = matches!(command.action, Action::Request(MetaRequest::CreateTemp(_)));
     if before.is_some() && !hub.retries_run_twice && !anew {
-        hub.fail(format!("record {}: a request is executed twice: {caller:?}", record.seq));
+        hub.fail(format!("record {}: a request is executed twice: {ticket:?}", record.seq));
     }
     hub.say(format_args!("record {} is of {} step {}", record.seq, step.0, step.1));
     let index = hub.indices.entry(step).or_default().entry(at.metad).or_default();

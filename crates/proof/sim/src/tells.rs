@@ -1,16 +1,29 @@
 //! Records that told of files that were held. While its mount goes on holding one there may be several, and each tells what
 //! was kept until then; with the one that ends the hold it is told for good.
 
-use crate::hub::Place;
+use crate::hub::{Place, Ticket};
 use skep_types::Ino;
 use std::collections::BTreeMap;
+
+#[derive(Debug)]
+struct Told {
+    at: Place,
+    by: Ticket,
+    keeps: bool,
+}
+
+/// What a power cut took. Its mount had not heard that it was done where the same request is done again: that tells it all once more.
+#[derive(Debug)]
+struct Taken {
+    by: Ticket,
+    again: bool,
+}
 
 /// As long as no power cut took them.
 #[derive(Debug, Default)]
 pub struct Tells {
-    of: BTreeMap<Ino, Vec<(Place, bool)>>,
-    /// How many of them power cuts took.
-    taken: BTreeMap<Ino, usize>,
+    of: BTreeMap<Ino, Vec<Told>>,
+    taken: BTreeMap<Ino, Vec<Taken>>,
     /// Where a hold began that was asked for, or began once more, and how many records had told of that file by then.
     begun: BTreeMap<Ino, Vec<(Place, usize)>>,
     /// Files of which something was told since the last power cut that took records of steps from the same log.
@@ -29,13 +42,16 @@ impl Tells {
     }
 
     /// A record tells of a file. `false`: an earlier one had ended its hold.
-    pub fn tells(&mut self, ino: Ino, at: Place, keeps: bool) -> bool {
+    pub fn tells(&mut self, ino: Ino, (at, by): (Place, Ticket), keeps: bool) -> bool {
         self.since_cut.insert(ino, at);
+        if let Some(taken) = self.taken.get_mut(&ino) {
+            taken.iter_mut().filter(|taken| taken.by == by).for_each(|taken| taken.again = true);
+        }
         let of = self.of.entry(ino).or_default();
         let begun = self.begun.get(&ino).and_then(|begun| begun.last());
         let has_begun = begun.is_some_and(|(_, count)| *count >= of.len());
-        let is_held = has_begun || of.last().is_none_or(|(_, keeps)| *keeps);
-        of.push((at, keeps));
+        let is_held = has_begun || of.last().is_none_or(|told| told.keeps);
+        of.push(Told { at, by, keeps });
         is_held
     }
 
@@ -46,12 +62,10 @@ impl Tells {
         self.unheld.retain(|_, at| !is_gone(*at));
         let mut took = false;
         self.of.retain(|ino, of| {
-            let before = of.len();
-            of.retain(|(at, _)| !is_gone(*at));
-            if of.len() < before {
-                *self.taken.entry(*ino).or_default() += before - of.len();
-                took = true;
-            }
+            let gone = of.extract_if(.., |told| is_gone(told.at));
+            let gone: Vec<Taken> = gone.map(|told| Taken { by: told.by, again: false }).collect();
+            took |= !gone.is_empty();
+            self.taken.entry(*ino).or_default().extend(gone);
             !of.is_empty()
         });
         took
@@ -78,7 +92,12 @@ impl Tells {
 
     /// How many power cuts have taken.
     pub fn taken(&self, ino: Ino) -> usize {
-        self.taken.get(&ino).copied().unwrap_or(0)
+        self.taken.get(&ino).map_or(0, Vec::len)
+    }
+
+    /// Was one taken for good, behind the first `before` of them?
+    pub fn is_taken(&self, ino: Ino, before: usize) -> bool {
+        self.taken.get(&ino).is_some_and(|taken| taken[before..].iter().any(|taken| !taken.again))
     }
 
     /// Is there one behind the first `before`?
@@ -93,7 +112,7 @@ impl Tells {
 
     /// Where they stand.
     pub fn places(&self, ino: Ino) -> impl Iterator<Item = Place> + '_ {
-        self.of.get(&ino).into_iter().flatten().map(|(at, _)| *at)
+        self.of.get(&ino).into_iter().flatten().map(|told| told.at)
     }
 
     /// A mount has something to tell of it: behind how many there is one that tells that? `may_be_told`: a lane is at it, or was.
@@ -102,5 +121,32 @@ impl Tells {
         let known = self.before_news.entry(ino).or_insert(count);
         *known = if may_be_told { count.min(*known) } else { count };
         *known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_types::{ClientId, ShardId};
+
+    /// Goal: what a power cut took is not lost once the same request has told it again, though what was taken before the hold
+    /// began stays taken, and another request makes up for nothing.
+    #[test]
+    fn what_is_told_again_is_not_lost() {
+        let (ino, mut tells) = (Ino(9), Tells::default());
+        let at = |index| Place { metad: 0, index };
+        let by = |number| (ClientId(1), 0, ShardId(0), number);
+        tells.tells(ino, (at(5), by(1)), true);
+        assert!(tells.cut(0, true, |place| place.index > 4) && tells.is_taken(ino, 0));
+        let before = tells.taken(ino);
+        assert!(before == 1 && !tells.is_taken(ino, before));
+
+        tells.tells(ino, (at(5), by(2)), true);
+        assert!(tells.is_taken(ino, 0));
+        assert!(tells.cut(0, true, |place| place.index > 4) && tells.is_taken(ino, before));
+        tells.tells(ino, (at(5), by(1)), true);
+        assert!(tells.is_taken(ino, before), "the first was told again, not the second");
+        tells.tells(ino, (at(6), by(2)), true);
+        assert!(!tells.is_taken(ino, 0) && tells.taken(ino) == 2);
     }
 }
