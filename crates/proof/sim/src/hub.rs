@@ -145,6 +145,8 @@ pub struct Hub {
     pub retries_run_twice: bool,
     /// What is wrong on purpose.
     pub canary: Option<Canary>,
+    /// The seed is one that is to find this.
+    pub drawn_for: Option<Canary>,
     /// Ends of files given last, for the canary.
     pub ends: BTreeMap<skep_types::Ino, u64>,
     /// Highest index of a step's records in each log that has any.
@@ -211,15 +213,14 @@ pub struct Hub {
 impl Hub {
     /// At time 0.
     pub fn new(seed: u64, options: &Options) -> Self {
-        let Options { canary, whole_trace, pieces, .. } = *options;
-        let leases = options.leases || pieces;
+        let Options { canary, whole_trace, pieces, leases, .. } = *options;
+        let leases = leases || pieces;
         let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
         let lending = Lending::draw(seed, canary, leases, pieces);
         let theme = match lending.moment.map(Moment::theme) {
             None if lending.gathers => Some(Theme::Histories),
             None if leases => Some(Theme::Names),
-            None => canary.and_then(Canary::theme),
-            theme => theme,
+            theme => theme.or_else(|| canary.and_then(Canary::theme)),
         };
         let deeds = Deeds::draw(&mut rng, theme);
         Self {
@@ -248,7 +249,8 @@ impl Hub {
             tickets: BTreeMap::new(),
             executed: BTreeMap::new(),
             retries_run_twice: canary.is_some(),
-            canary,
+            canary: options.bug(),
+            drawn_for: canary,
             ends: BTreeMap::new(),
             indices: BTreeMap::new(),
             lost: BTreeSet::new(),

@@ -396,6 +396,8 @@ pub struct Options {
     pub steps: u64,
     /// What is wrong on purpose.
     pub canary: Option<Canary>,
+    /// Seeds are drawn as for the canary, and nothing is wrong.
+    pub harmless: bool,
     /// Keep every line of the trace.
     pub whole_trace: bool,
     /// Mounts wish for leases, and the seed is about names.
@@ -406,7 +408,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: STEPS, canary: None, whole_trace: false, leases: false, pieces: false }
+        Self { steps: STEPS, canary: None, harmless: false, whole_trace: false, leases: false, pieces: false }
+    }
+}
+
+impl Options {
+    /// What is wrong in this run.
+    pub(crate) fn bug(&self) -> Option<Canary> {
+        self.canary.filter(|_| !self.harmless)
     }
 }
 

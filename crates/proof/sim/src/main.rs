@@ -92,7 +92,7 @@ fn run_caught(seed: u64, options: Options) -> Report {
 
 fn seeds(arguments: &Arguments) -> (u64, u64) {
     let Arguments { steps, trace, leases, pieces, .. } = *arguments;
-    let options = Options { steps, canary: None, whole_trace: trace, leases, pieces };
+    let options = Options { steps, whole_trace: trace, leases, pieces, ..Options::default() };
     let sum = Mutex::new((Coverage::default(), 0u64, 0u64, 0u64));
     let first = Mutex::new(BTreeMap::<&str, u64>::new());
     all(arguments, arguments.seeds, options, |seed, report| {
@@ -184,6 +184,17 @@ fn canaries(arguments: &Arguments, name: &str) -> Result<(u64, u64), String> {
         });
         match first.into_inner().unwrap_or_else(|e| e.into_inner()) {
             Some((seed, failure, trace)) => {
+                // Whatever else fails in that seed has found nothing.
+                let without = run_caught(seed, Options { harmless: true, ..options });
+                if let Some(other) = without.failure {
+                    println!(
+                        "FAILED: seed {seed}, which finds {}, fails without it as well: {other}",
+                        canary.name()
+                    );
+                    without.trace.iter().filter(|_| arguments.trace).for_each(|line| println!("  {line}"));
+                    missed += 1;
+                    continue;
+                }
                 println!("canary {} found by seed {seed}: {failure}", canary.name());
                 if arguments.trace {
                     trace.iter().for_each(|line| println!("  {line}"));

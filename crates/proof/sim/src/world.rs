@@ -97,14 +97,14 @@ impl World {
         let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, metas, &hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());
         let faults = ChunkFaults {
-            sync_does_nothing: options.canary == Some(crate::Canary::NoChunkSync),
-            ignores_seals: options.canary == Some(crate::Canary::WritesBehindTheCut),
-            lands_late: options.canary == Some(crate::Canary::LandsLate),
+            sync_does_nothing: options.bug() == Some(crate::Canary::NoChunkSync),
+            ignores_seals: options.bug() == Some(crate::Canary::WritesBehindTheCut),
+            lands_late: options.bug() == Some(crate::Canary::LandsLate),
             ..ChunkFaults::default()
         };
         let admission = skep_storage::Config {
             tombstones_max: hub.rng.pick(&TOMBSTONES),
-            canary_reads_dead: options.canary == Some(crate::Canary::ZeroForDead),
+            canary_reads_dead: options.bug() == Some(crate::Canary::ZeroForDead),
         };
         for number in 0..STORAGEDS {
             let node = register(&mut mgmtd, ServiceKind::Storaged, 1 + number as u64, &mut hub);
@@ -119,7 +119,7 @@ impl World {
             }
             storageds.push(storaged);
         }
-        let faulty = Faulty::of(options.canary);
+        let faulty = Faulty::of(options.bug());
         let processes = process::deal(metas, &mut hub);
         let metads = processes.into_iter().enumerate().map(|(number, process)| {
             let uuid = (1 + STORAGEDS + number) as u64;
@@ -148,7 +148,7 @@ impl World {
             low_until: BTreeMap::new(),
             last_life: 0,
             last_client: 0,
-            client_limits: seats::client_limits(seed, options.canary),
+            client_limits: seats::client_limits(seed, &options),
             calm_at: None,
             events: 0,
             stage: end::Stage::default(),

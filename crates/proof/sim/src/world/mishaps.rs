@@ -95,7 +95,7 @@ impl Mood {
             // Clients are killed, and stand still.
             deck.extend([10, 11, 11].repeat(4));
         }
-        if seed.is_multiple_of(3) || hub.canary == Some(Canary::RenewsForAShardThatLeft) {
+        if seed.is_multiple_of(3) || hub.drawn_for == Some(Canary::RenewsForAShardThatLeft) {
             // Shards do not stay where they are for long.
             deck.extend([15; 8]);
         }
@@ -104,7 +104,7 @@ impl Mood {
         if detours {
             deck.extend([15; 8]);
         }
-        if hub.canary == Some(Canary::TrustsAnOldCopy) {
+        if hub.drawn_for == Some(Canary::TrustsAnOldCopy) {
             deck.extend([5, 19, 19, 19].repeat(4));
         }
         let skew = rng.pick(&[0, 0, 20, 2_000]);
@@ -124,7 +124,7 @@ impl Mood {
         let mood = Self {
             calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
             dies_before_reply: rng.pick(&[0, 0, 1, 5]),
-            deposes: seed.is_multiple_of(4) || hub.canary == Some(Canary::OldTermsTrim),
+            deposes: seed.is_multiple_of(4) || hub.drawn_for == Some(Canary::OldTermsTrim),
             detours,
             pause_max: rng.pick(&[800, 2_000, 5_000]),
             deck,

@@ -2,7 +2,6 @@
 
 use super::held::Untold;
 use super::{LANES, SHARDS, World};
-use crate::Canary;
 use crate::appends::Broken;
 use crate::book::Book;
 use crate::drive::SimLane;
@@ -18,6 +17,7 @@ use crate::program::{Actor, BookRef, attach, keep_house, keep_synced};
 use crate::queue::Event;
 use crate::task::Task;
 use crate::telling::keep_telling;
+use crate::{Canary, Options};
 use skep_client::limits::{
     AHEAD_BYTES_MAX, AHEAD_FIRST, CHANGED_MAX, KEPT_OPENS_MAX, KEPT_OPENS_MS, TOLD_AT_ONCE,
 };
@@ -328,8 +328,8 @@ impl World {
 const KEPT_BRIEFLY_MS: u64 = 300;
 
 /// What holds for every client of this seed.
-pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
-    let is_reopened = Moment::draw(seed, canary) == Some(Moment::Reopened);
+pub(super) fn client_limits(seed: u64, options: &Options) -> Limits {
+    let (is_reopened, canary) = (Moment::draw(seed, options.canary) == Some(Moment::Reopened), options.bug());
     Limits {
         // So small in half the seeds that what a client opens, locks and closes is told in several parts.
         told_at_once: if seed & 2 == 0 { TOLD_AT_ONCE } else { 1 + (seed >> 2) as usize % 3 },
