@@ -153,7 +153,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return if is_told { Ok(()) } else { Err(self.pages_stay()) };
         }
         for _ in 0..SHORTEN_TRIES {
-            if self.port.settle(attr.ino).await {
+            if self.is_taken_in(attr).await? && self.port.settle(attr.ino).await {
                 return Ok(());
             }
             if self.port.cancelled() {
@@ -162,6 +162,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.port.pause(OWN_WAIT_MAX_MS).await;
         }
         Err(self.pages_stay())
+    }
+
+    /// What is known is no older than this answer. That of a server which has ended since was not taken in: then another one is
+    /// asked. `false`: that one has ended as well.
+    async fn is_taken_in(&self, attr: &Attr) -> Result<bool, Errno> {
+        let is_known = |s: &mut Shared| {
+            let inode = s.inodes.get(attr.ino);
+            inode.and_then(|inode| inode.attr.as_ref()).is_none_or(|known| known.change >= attr.change)
+        };
+        let told = self.shared.with(|s| (!is_known(s)).then_some(s.disbeliefs));
+        let Some(told) = told else { return Ok(true) };
+        self.errno(self.fresh_attr(attr.ino).await)?;
+        Ok(self.shared.with(|s| s.disbeliefs == told))
     }
 
     /// The kernel would drop all pages by itself, one by one those that were stored into, and have whoever asked wait for fills.
@@ -344,10 +357,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         let result = if gone { write.await } else { Err(self.pages_stay().into()) };
         let written = result.as_ref().map_or(0, &landed);
-        self.shared.with(|s| s.inodes.entry(ino).pages.write_ends(number, written));
-        if drop.is_some() && written < data.len() {
+        let is_doubtful = self.shared.with(|s| s.inodes.entry(ino).pages.write_ends(number, written));
+        if is_doubtful || drop.is_some() && written < data.len() {
             // Pages filled meanwhile have what did not land.
-            let (from, len) = (offset + written as u64, (data.len() - written) as u64);
+            let kept = if is_doubtful { 0 } else { written };
+            let (from, len) = (offset + kept as u64, (data.len() - kept) as u64);
             let drop = self.shared.with(|s| s.inodes.entry(ino).pages.drop_range(from, len));
             self.drop_begun(ino, drop, None).await;
         }
@@ -368,7 +382,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             None => true,
         };
         let result = if gone { clear.await } else { Err(self.pages_stay().into()) };
-        self.shared.with(|s| s.inodes.entry(ino).pages.zeros_end(number, result.is_ok()));
+        if self.shared.with(|s| s.inodes.entry(ino).pages.zeros_end(number, result.is_ok())) {
+            self.drop_changed(ino, offset, end - offset).await;
+        }
         result
     }
 

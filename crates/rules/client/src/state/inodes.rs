@@ -75,6 +75,7 @@ impl Inodes {
             if inode.pages.may_be_held() {
                 inode.pages.misplaced(0);
             }
+            inode.pages.doubt_writes();
         }
         self.inline_bytes = 0;
     }

@@ -29,6 +29,8 @@ struct Write {
     end: u64,
     /// What pages get that are filled before it has landed. `None`: fills wait for it.
     content: Option<Content>,
+    /// The session has ended in which it began: it may have been done long ago, and come to nothing.
+    is_doubtful: bool,
 }
 
 /// Bytes that are being read for pages.
@@ -273,8 +275,8 @@ impl Pages {
         let fill = self.fills.swap_remove(at);
         let mut end = offset + n as u64;
         let landed = fill.landed.iter().map(|(from, to, content)| (*from, *to, content));
-        let under_way =
-            self.writes.iter().filter_map(|write| Some((write.offset, write.end, write.content.as_ref()?)));
+        let known = self.writes.iter().filter(|write| !write.is_doubtful);
+        let under_way = known.filter_map(|write| Some((write.offset, write.end, write.content.as_ref()?)));
         for (start, stop, content) in landed.chain(under_way) {
             // Zeros make no file longer. A write that begins beyond the end leaves a gap, of which more is known when it
             // has landed.
@@ -431,7 +433,7 @@ impl Pages {
 
     fn note(&mut self, offset: u64, end: u64, content: Option<Content>) -> u64 {
         self.numbers += 1;
-        self.writes.push(Write { number: self.numbers, offset, end, content });
+        self.writes.push(Write { number: self.numbers, offset, end, content, is_doubtful: false });
         self.numbers
     }
 
@@ -440,22 +442,37 @@ impl Pages {
         Some(self.writes.remove(at))
     }
 
-    /// So many bytes of it have landed.
-    pub fn write_ends(&mut self, number: u64, written: usize) {
-        let Some(Write { offset, content, .. }) = self.noted(number).filter(|_| written > 0) else { return };
-        let end = offset + written as u64;
-        self.own_write(offset, end);
-        if let Some(Content::Bytes(mut data)) = content {
-            data.truncate(written);
-            self.landed(offset, end, &Content::Bytes(data));
-        }
+    /// A session has ended. What was on its way may have come to nothing since, or have been done before others changed the same bytes:
+    /// no page gets it from now on.
+    pub fn doubt_writes(&mut self) {
+        self.writes.iter_mut().for_each(|write| write.is_doubtful = true);
     }
 
-    /// The zeros are there, or (not `done`) some of them.
-    pub fn zeros_end(&mut self, number: u64, done: bool) {
-        if let Some(Write { offset, end, .. }) = self.noted(number).filter(|_| done) {
+    /// So many bytes of it have landed. `true`: pages filled meanwhile may lack them, or have what is older: none stays.
+    pub fn write_ends(&mut self, number: u64, written: usize) -> bool {
+        let Some(Write { offset, content, is_doubtful, .. }) = self.noted(number) else { return false };
+        let end = offset + written as u64;
+        if written > 0 {
+            self.own_write(offset, end);
+        }
+        match content {
+            Some(_) if is_doubtful => return true,
+            Some(Content::Bytes(mut data)) if written > 0 => {
+                data.truncate(written);
+                self.landed(offset, end, &Content::Bytes(data));
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// The zeros are there, or (not `done`) some of them. `true`: as [`Pages::write_ends`].
+    pub fn zeros_end(&mut self, number: u64, done: bool) -> bool {
+        let Some(Write { offset, end, is_doubtful, .. }) = self.noted(number) else { return false };
+        if done && !is_doubtful {
             self.landed(offset, end, &Content::Zeros);
         }
+        is_doubtful
     }
 
     fn landed(&mut self, offset: u64, end: u64, content: &Content) {

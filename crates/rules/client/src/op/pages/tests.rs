@@ -11,7 +11,7 @@ use core::task::{Context, Waker};
 use skep_types::{Errno, SetAttr};
 use skep_wire::meta::{Open, ReserveEnd, SealExtent, WriteInline};
 use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, WriteChunk};
-use skep_wire::{Message, Refusal};
+use skep_wire::{Message, Refusal, Status};
 
 fn fill(lane: &FakeLane, file: &Opened, offset: u64) -> Vec<u8> {
     let mut page = alloc::vec![0xee; 4_096];
@@ -527,4 +527,64 @@ fn what_is_small_and_not_covered_is_no_older() {
         write(&writer, &file, 0, b"new");
         assert_eq!(read(&reader, &seen, 0, 2), if checks { b"ne" } else { b"ol" });
     }
+}
+
+/// Goal: an answer whose server has ended since is not taken in. Where the kernel does not believe it, it is not answered what was
+/// known before, either: the file is asked for anew.
+#[test]
+fn what_was_known_before_an_answer_settles_nothing() {
+    let (cluster, writer) = mounted();
+    let reader = checked(&cluster);
+    let file = create(&writer, b"f");
+    write(&writer, &file, 0, b"old");
+    let ino = file.attr.ino;
+    block_on(reader.open(ino, READ)).unwrap();
+    assert_eq!(block_on(reader.getattr(ino)).unwrap().size, 3);
+    write(&writer, &file, 3, b" and more");
+    let newer = block_on(writer.getattr(ino)).unwrap();
+    let asked = reader.asked();
+    reader.outdate(ino);
+    block_on(reader.answered(&newer, asked)).unwrap();
+    assert_eq!(reader.settles(ino, 3).unwrap().size, newer.size);
+}
+
+/// Goal: a page that is filled while a write is on its way whose session has ended does not have its bytes: others may have changed
+/// them since. It does not stay once the write has ended, whatever came of that.
+#[test]
+fn a_write_of_an_ended_session_is_in_no_page() {
+    for fails in [false, true] {
+        let (cluster, lane) = mounted();
+        let other = second(&lane);
+        let file = create(&lane, b"f");
+        write(&lane, &file, 0, &[1; 5_000]);
+        assert_eq!(fill(&lane, &file, 0).len(), 4_096);
+        let mut writing = pin!(lane.write(file.handle, 2_000, b"abcd", WriteHow::default()));
+        poll(&mut writing);
+        lane.shared().with(|s| s.inodes.disbelieve_all());
+        assert_eq!(fill(&other, &file, 0)[1_999..2_005], [1; 6]);
+        if fails {
+            cluster.borrow_mut().fail(WriteInline::KIND, &[Fault::Refuse(Status::errno(Errno::EIO))]);
+        }
+        assert_eq!(block_on(writing).is_err(), fails);
+        assert_eq!(drops(&cluster), [(2_000, 4); 2], "before it, and behind it");
+        let expected = if fails { *b"\x01\x01\x01\x01\x01\x01" } else { *b"\x01abcd\x01" };
+        assert_eq!(fill(&other, &file, 0)[1_999..2_005], expected);
+    }
+}
+
+/// Goal: the same of a range that becomes zeros.
+#[test]
+fn zeros_of_an_ended_session_are_in_no_page() {
+    let (cluster, lane) = mounted();
+    let other = second(&lane);
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &[1; 5_000]);
+    assert_eq!(fill(&lane, &file, 0).len(), 4_096);
+    let mut punching = pin!(lane.fallocate(file.handle, Allocate::Punch, 2_000, 4));
+    poll(&mut punching);
+    lane.shared().with(|s| s.inodes.disbelieve_all());
+    assert_eq!(fill(&other, &file, 0)[1_999..2_005], [1; 6]);
+    block_on(punching).unwrap();
+    assert_eq!(drops(&cluster), [(2_000, 4); 2], "before it, and behind it");
+    assert_eq!(fill(&other, &file, 0)[1_999..2_005], [1, 0, 0, 0, 0, 1]);
 }
