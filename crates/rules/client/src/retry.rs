@@ -387,18 +387,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     fn gave_up(&self, jobs: &[Job<'_>], waited: u64) -> Refusal {
         let open = jobs.iter().find(|job| job.settled.is_none());
-        let (to, why) = match open {
-            Some(job) => (
-                job.node.map(|node| self.name_of(node)).unwrap_or_default(),
-                job.trouble.as_ref().map(|trouble| trouble.detail.clone()).unwrap_or_default(),
-            ),
-            None => Default::default(),
-        };
+        let node = open.and_then(|job| job.node).unwrap_or(MGMTD);
+        let trouble = open.and_then(|job| job.trouble.as_ref());
+        let why = trouble.map_or("it has opened no session for this mount", |trouble| &trouble.detail);
         refuse(
             Errno::EIO,
             alloc::format!(
-                "gave up after {} s: {to}: {why}; check that the daemon runs (skep health)",
-                waited / 1000
+                "gave up after {} s: {}: {why}; check that the daemon runs (skep health)",
+                waited / 1000,
+                self.name_of(node)
             ),
         )
     }

@@ -164,3 +164,14 @@ fn a_grant_of_an_ended_term_is_none() {
     assert_eq!(cluster.borrow().count(SetLock::KIND), asked + 2);
     assert_eq!(cluster.borrow().beside.as_ref().unwrap().locks.held.len(), 1);
 }
+
+/// Goal: who gives up for want of a session is told whom it waited for, and why.
+#[test]
+fn giving_up_without_a_session_names_who_is_missing() {
+    let (_cluster, lane) = two_shards();
+    let reason = alloc::string::String::from("evicted");
+    lane.shared.borrow_mut().session = crate::state::SessionState::Dead { reason };
+    let question = GetAttr { ino: Ino::ROOT };
+    let refusal = block_on(lane.ask(ShardId(0), &question)).unwrap_err();
+    assert!(refusal.detail.contains(": mgmtd: it has opened no session"), "{}", refusal.detail);
+}
