@@ -173,7 +173,11 @@ impl Actor {
                 }
                 true
             }
-            None => file.has_news || file.has_run || hub.tells.count(file.server) > 0,
+            // What was told of it is there, or a power cut has just taken it.
+            None => {
+                let is_told = hub.tells.count(file.server) > 0 || hub.tells.is_taken(file.server, file.taken);
+                file.has_news || file.has_run || is_told
+            }
         });
     }
 
