@@ -122,7 +122,8 @@ fn seeds(arguments: &Arguments) -> (u64, u64) {
         let seed = first.get(marker).map_or(String::new(), |seed| format!(" (first by seed {seed})"));
         println!("{:8} {marker}{seed}", coverage.count(marker));
     }
-    if passed + failed >= SEEDS_FOR_COVERAGE {
+    // Seeds that are all about one thing miss others.
+    if passed + failed >= SEEDS_FOR_COVERAGE && !leases && !pieces {
         for marker in coverage.missing() {
             println!("FAILED: in no run: {marker}");
             failed += 1;

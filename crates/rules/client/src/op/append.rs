@@ -4,12 +4,13 @@ use super::write::{Round, StripeWrite, WriteHow};
 use crate::lane::Lane;
 use crate::limits::{GATHER_WRITE_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{FileHandle, Shared, Uncut, copies};
+use crate::state::{FileHandle, Inode, Shared, Uncut, copies};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
-use skep_types::{ChunkId, ClientId, Errno, Generation, Ino, LogPlace, TargetId, Term};
+use skep_types::{Attr, ChunkId, ClientId, Errno, Generation, Ino, LogPlace, TargetId, Term};
 use skep_wire::meta::{AttrReply, ReserveEnd, ReserveEndReply, WriteInline};
 use skep_wire::{Refusal, Status};
 
@@ -24,6 +25,25 @@ pub(crate) struct Reserved {
     /// What targets had counted of cuts before it was given, or when it was good still: they refuse to write there when one
     /// has come since, however late the write is.
     pub uncut: Uncut,
+}
+
+/// Where a file ends, as far as it is known.
+#[derive(Debug, Clone, Copy, Default)]
+struct End {
+    at: u64,
+    /// As of this count of its cuts; 0 = of none.
+    cuts: u64,
+}
+
+impl End {
+    /// What is known by both: of two from before and behind a cut the one behind it.
+    fn and(self, other: Self) -> Self {
+        match self.cuts.cmp(&other.cuts) {
+            Ordering::Less => other,
+            Ordering::Equal => Self { at: self.at.max(other.at), ..self },
+            Ordering::Greater => self,
+        }
+    }
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -193,7 +213,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A range at the end for this mount alone. `None`: the file is no longer in chunks. It counts as an
     /// append under way, which the caller ends.
     async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<Reserved>, Refusal> {
-        let (mut looked, mut seen, mut looker) = (Term(0), 0, None);
+        let (mut looked, mut seen, mut looker) = (Term(0), End::default(), None);
         for _ in 0..STALE_ROUNDS_MAX {
             // What others write the shard asks for by itself; of what this mount wrote, and a cut may have come behind, it
             // knows nothing.
@@ -206,11 +226,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 (looked, seen, looker) = self.look_for_end(ino).await?;
             }
             // What the targets said counts, whatever another lane has learned meanwhile.
-            let (size, uncut) = self.shared.with(|s| {
-                s.inodes.get(ino).map(|inode| (inode.size(), inode.newest_uncut())).unwrap_or_default()
+            let (known, uncut) = self.shared.with(|s| {
+                let known =
+                    |inode: &Inode| (End { at: inode.size(), cuts: inode.cuts }, inode.newest_uncut());
+                s.inodes.get(ino).map(known).unwrap_or_default()
             });
-            let at_least = size.max(seen);
-            let message = ReserveEnd { ino, len, number: self.next_reservation(), at_least, looked };
+            let End { at: at_least, cuts } = known.and(seen);
+            let number = self.next_reservation();
+            let message = ReserveEnd { ino, len, number, at_least, looked, cuts: Some(cuts) };
             let mut job = self.asking(ino.shard(), &message);
             // Others may have written since, while the session ended and began again.
             job.bound = looker;
@@ -226,10 +249,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             });
             match place {
                 // Given by a life that has ended: the next one was not told, and may give it again.
-                Ok((_, _, false, _)) => (looked, seen, looker) = (Term(0), 0, None),
+                Ok((_, _, false, _)) => (looked, seen, looker) = (Term(0), End::default(), None),
                 Ok((None, ..)) => (looked, seen, looker) = self.look_for_end(ino).await?,
                 Err(refusal) if refusal.status == Status::FENCED && looker.is_some() => {
-                    (looked, seen, looker) = (Term(0), 0, None);
+                    (looked, seen, looker) = (Term(0), End::default(), None);
                 }
                 Ok((Some(offset), (generation, trims), true, session)) => {
                     return Ok(Some(Reserved { offset, generation, trims, session, uncut }));
@@ -245,9 +268,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Where the file ends, with the term of the shard in which the targets were asked, at a time when everybody had told
     /// it how far he had appended, and the session in which that counts.
-    async fn look_for_end(&self, ino: Ino) -> Result<(Term, u64, Option<ClientId>), Refusal> {
+    async fn look_for_end(&self, ino: Ino) -> Result<(Term, End, Option<ClientId>), Refusal> {
         let (term, looker) = self.shared.with(|s| (s.stamps.ends(ino.shard()), s.client()));
-        Ok((term, self.fresh_attr(ino).await?.size, Some(looker)))
+        let Attr { size, cuts, .. } = self.fresh_attr(ino).await?;
+        Ok((term, End { at: size, cuts }, Some(looker)))
     }
 
     /// Notes what targets count of cuts, and asks the shard then. `false`: the file was truncated since the place was given, or

@@ -60,17 +60,20 @@ impl Ends {
         self.files.entry(ino).or_default().asked.get_or_insert_default();
     }
 
-    /// Is what the client knows from before a cut, or from before a restart? The former is told once; the latter until one
-    /// of its lanes has looked since: others may have been about to ask with what they saw before.
-    fn take_behind(&mut self, ino: Ino, client: ClientId, looked: bool) -> bool {
-        let Some(end) = self.files.get_mut(&ino) else { return false };
+    /// Is what the client knows from before a cut, or from before a restart? Who does not say as of which count of `cuts` he knows
+    /// it is told of the former once; of the latter until one of his lanes has looked since: others may have been about to ask
+    /// with what they saw before.
+    fn take_behind(&mut self, m: &ReserveEnd, client: ClientId, looked: bool, cuts: u64) -> bool {
+        let is_old = m.cuts.is_some_and(|known| known < cuts);
+        let Some(end) = self.files.get_mut(&m.ino) else { return is_old };
         let unasked = end.asked.as_mut().is_some_and(|asked| {
             if looked {
                 asked.insert(client);
             }
             !asked.contains(&client)
         });
-        end.behind.remove(&client) || unasked
+        let was_cut = end.behind.remove(&client);
+        is_old || was_cut && m.cuts.is_none() || unasked
     }
 
     /// To whom ranges of it were given. `generation`: what was given in another one is gone with its chunk files.
@@ -136,11 +139,11 @@ impl Shard {
         }
         let result = match self.appendable(host, request, m)? {
             Err(refusal) => Err(refusal),
-            Ok((generation, size, trims)) => {
+            Ok((generation, size, trims, cuts)) => {
                 let live = self.opens.other_writers(m.ino, client)
                     || is_open_ended(&self.writers, &host.sessions, m.ino);
                 let looked = m.looked == self.term();
-                let behind = self.ends.take_behind(m.ino, client, looked);
+                let behind = self.ends.take_behind(m, client, looked, cuts);
                 let offset = if behind || live && !looked {
                     Ok(None)
                 } else {
@@ -153,13 +156,13 @@ impl Shard {
         Ok(())
     }
 
-    /// Generation, committed size and last truncate of a file that can be appended to.
+    /// Generation, committed size, last truncate and count of cuts of a file that can be appended to.
     fn appendable<S: Store>(
         &self,
         host: &Host<S>,
         request: &Request,
         m: &ReserveEnd,
-    ) -> Result<Result<(Generation, u64, LogPlace), Refusal>, StoreError> {
+    ) -> Result<Result<(Generation, u64, LogPlace, u64), Refusal>, StoreError> {
         if m.ino.shard() != request.call.shard {
             return Ok(Err(Refusal::with(Status::MALFORMED, "the inode belongs to another shard")));
         }
@@ -170,7 +173,7 @@ impl Shard {
             Kind::File if self.grace.holds() || self.is_written_by_late(m.ino) => {
                 Err(Refusal::with(Status::GRACE, "clients are still telling how far they have appended"))
             }
-            Kind::File => Ok((inode.layout.generation, inode.size, inode.layout.trims)),
+            Kind::File => Ok((inode.layout.generation, inode.size, inode.layout.trims, inode.cuts)),
             _ => Err(Errno::EINVAL.into()),
         })
     }

@@ -21,6 +21,10 @@ crate::message! {
         /// others wrote. 0: it has not. A look from before the end of a grace period counts for nothing: others may
         /// have written since to ranges of the life before, which nobody claims any more.
         pub looked: Term,
+    } tags {
+        /// The count of the file's cuts as of which it ends there at least. What is known from before a cut counts for nothing,
+        /// however often it is told; absent: the asker cannot tell, and is answered once that it must look.
+        1 => pub cuts: Option<u64>,
     }
 }
 

@@ -349,7 +349,7 @@ fn locks_need_an_open_file() {
 const NEVER: Term = Term(0);
 
 fn reserve(ino: Ino, len: u64, number: u64, at_least: u64, looked: Term) -> ReserveEnd {
-    ReserveEnd { ino, len, number, at_least, looked }
+    ReserveEnd { ino, len, number, at_least, looked, cuts: None }
 }
 
 /// Goal: no byte is given to two appends; a repetition gets the same range; while others write the asker
@@ -396,6 +396,25 @@ fn ends_are_given_once() {
     assert_eq!(bed.call(ME, reserve(ino, 5, 9, 0, NEVER)).unwrap().offset, Some(30), "closed by everybody");
     bed.truncate(ME, ino, 0).unwrap();
     assert_eq!(bed.call(ME, reserve(ino, 5, 10, 0, NEVER)).err(), Some(Status::MUST_GROW));
+}
+
+/// Goal: what is known of an end from before a cut counts for nothing, also when it is told again because the answer was lost; who
+/// has looked since is given a range at once.
+#[test]
+fn an_end_from_before_a_cut_counts_for_nothing() {
+    let mut bed = Bed::new();
+    let (ino, _) = bed.grown("f", 100);
+    bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+    let before = bed.attr(ino).unwrap().cuts;
+    let ask = |at_least, cuts| ReserveEnd { cuts: Some(cuts), ..reserve(ino, 5, 1, at_least, NEVER) };
+    assert_eq!(bed.call(ME, ask(500, before)).unwrap().offset, Some(500));
+    bed.truncate(OTHER, ino, 30).unwrap();
+    let ask = |at_least, cuts| ReserveEnd { number: 2, ..ask(at_least, cuts) };
+    for _ in 0..3 {
+        assert_eq!(bed.call(ME, ask(505, before)).unwrap().offset, None);
+    }
+    let since = bed.attr(ino).unwrap().cuts;
+    assert_eq!(bed.call(ME, ask(30, since)).unwrap().offset, Some(30));
 }
 
 /// Goal: who has not told what he has open when the grace period is over may have written behind the end that the row knows, or be

@@ -259,7 +259,7 @@ fn by_number(ino: Ino) -> Vec<(MetaRequest, bool)> {
         (GetLock { ino, lock: lock(Some(LockKind::Write)) }.into(), true),
         (DropLocks { ino, space: LockSpace::Range, owner: 1, order }.into(), false),
         (CancelLock { ino, ticket }.into(), false),
-        (ReserveEnd { ino, len: 9, at_least: 0, number: 1, looked: term }.into(), true),
+        (ReserveEnd { ino, len: 9, at_least: 0, number: 1, looked: term, cuts: None }.into(), true),
         (repair.into(), true),
         (SealExtent { ino, chunk, generation, end: 0, full: None, room: 0 }.into(), true),
         (tell(ino, 0o604).into(), true),
@@ -493,7 +493,7 @@ fn a_new_term_waits_for_what_is_held() {
         let grace = Some(Status::GRACE);
         let ask = |bed: &mut Bed, who| bed.call(who, GetAttr { ino: file }).err();
         assert_eq!((ask(&mut bed, OTHER), ask(&mut bed, ME)), (grace, grace));
-        let end = ReserveEnd { ino: file, len: 9, at_least: 0, number: 1, looked: bed.term() };
+        let end = ReserveEnd { ino: file, len: 9, at_least: 0, number: 1, looked: bed.term(), cuts: None };
         assert_eq!(bed.call(OTHER, end).err(), grace);
         let told: &[Ino] = if holds { &[file] } else { &[] };
         report(&mut bed, ME, &[file], told, true).unwrap();

@@ -96,7 +96,7 @@ fn it_goes_on_ends_and_is_reported() {
 /// A bed of this case, and the file that is wished for; who listens does so as long as it lives.
 fn case(case: &str) -> (Bed, [Ear; 2], Ino) {
     let (mut bed, mut me, mut other, mut file) = written();
-    let end = |ino| ReserveEnd { ino, len: 9, number: 1, at_least: 0, looked: Term(1) };
+    let end = |ino| ReserveEnd { ino, len: 9, number: 1, at_least: 0, looked: Term(1), cuts: None };
     match case {
         "read by another" => opens(&mut bed, &mut other, OTHER, file, OpenMode::Read, 5),
         "written by another" => opens(&mut bed, &mut other, OTHER, file, OpenMode::Write, 5),
