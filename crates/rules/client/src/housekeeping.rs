@@ -63,10 +63,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         next.map_or(HOUSEKEEPING_MAX_MS, |ms| ms.max(HOUSEKEEPING_SOON_MS))
     }
 
-    /// Frees a good part of what leases covered that have ended: answers free some, and there may be none. `true`: there is
-    /// more.
+    /// Frees a good part of what leases covered that have ended, of what the kernel was told, and of files that nobody has used for
+    /// long: answers free some, and there may be none. `true`: there is more.
     fn free_ended(&self) -> bool {
-        self.leases && (0..FREED_AT_ONCE).all(|_| self.shared.with(|s| s.leases.sweep() | s.names.sweep()))
+        let (boot, now) = (self.port.boot(), self.port.now());
+        let free = |s: &mut Shared| {
+            let (ended, told) = (s.leases.sweep() | s.names.sweep(), s.kernel.free_over(boot));
+            s.inodes.forget_unused(now) | ended | told
+        };
+        self.leases && (0..FREED_AT_ONCE).all(|_| self.shared.with(free))
     }
 
     /// Renews the session if that is due, and nothing else: for a lane that waits for nobody but mgmtd. Says in how

@@ -22,6 +22,8 @@ pub const HOUSEKEEPING_MAX_MS: u64 = 15_000;
 pub const HANDLES_MAX: usize = 1 << 20;
 /// Closed inodes that are remembered for their page cache and their unsynced chunks.
 pub const IDLE_INODES_MAX: usize = 1 << 16;
+/// For so long: afterwards they go, so that memory comes back.
+pub const IDLE_INODES_MS: u64 = 5 * 60 * 1_000;
 /// Directories whose names and attributes are remembered, in case they are removed while in use.
 pub const DIRS_SEEN_MAX: usize = 1_024;
 /// Removed directories that programs may still be in.

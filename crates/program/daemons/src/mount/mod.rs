@@ -14,6 +14,7 @@ mod lane_hands;
 mod layout;
 mod links;
 mod locks;
+mod memory;
 mod misses;
 mod netbench;
 mod pages;
@@ -29,6 +30,7 @@ mod worker;
 
 use hands::Hands;
 use links::Room;
+use memory::Memory;
 use netbench::Netbench;
 use pages::Pages;
 use port::BlockingPort;
@@ -373,7 +375,7 @@ fn mount(
 
 /// Housekeeping until the mount has ended, then the end of the session.
 fn keep(hands: &Hands, lane: MountLane<BlockingPort>, record: Option<predecessor::Own>) {
-    let mut recorded = None;
+    let (mut recorded, mut memory) = (None, Memory::default());
     while !hands.has_ended() {
         let session = hands.shared.with(|s| s.session.open().cloned());
         if let (Some(session), Some(record)) = (&session, &record)
@@ -383,6 +385,9 @@ fn keep(hands: &Hands, lane: MountLane<BlockingPort>, record: Option<predecessor
             recorded = Some(session.client);
         }
         let next = drive(lane.housekeeping());
+        if memory.keeps(hands.shared.with(|s| s.kept_bytes())) {
+            skep_fuse::give_back_memory();
+        }
         let next = Duration::from_millis(next).min(hands.links.close_idle());
         hands.wait_for_work(next);
     }

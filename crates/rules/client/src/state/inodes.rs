@@ -2,7 +2,8 @@
 
 use super::inode::Inline;
 use super::{HoldWish, Inode};
-use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, SYNC_CLOSED_BATCH, SYNC_SMALLER_MAX};
+use crate::limits::{IDLE_INODES_MAX, IDLE_INODES_MS, INLINE_CACHE_MAX, SYNC_CLOSED_BATCH, SYNC_SMALLER_MAX};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,8 +12,10 @@ use skep_types::{Attr, ChunkId, Ino, Layout, Millis, ShardId};
 /// All inodes that a mount keeps.
 #[derive(Debug, Default)]
 pub struct Inodes {
-    table: BTreeMap<Ino, Inode>,
-    idle: VecDeque<Ino>,
+    /// Boxed: one that goes leaves no hole in a node of the table, and one that comes moves no others.
+    table: BTreeMap<Ino, Box<Inode>>,
+    /// Since when nobody has it open; the oldest first.
+    idle: VecDeque<(Millis, Ino)>,
     /// Idle ones beyond the limit, of which the kernel holds pages: these go first.
     paged: VecDeque<Ino>,
     /// Drops of the kernel's pages that have ended.
@@ -27,12 +30,12 @@ pub struct Inodes {
 impl Inodes {
     /// An inode, if it is known.
     pub fn get(&self, ino: Ino) -> Option<&Inode> {
-        self.table.get(&ino)
+        self.table.get(&ino).map(|inode| &**inode)
     }
 
     /// An inode to be changed, if it is known.
     pub fn get_mut(&mut self, ino: Ino) -> Option<&mut Inode> {
-        self.table.get_mut(&ino)
+        self.table.get_mut(&ino).map(|inode| &mut **inode)
     }
 
     /// An inode, known from now on.
@@ -54,13 +57,13 @@ impl Inodes {
 
     /// All known inodes.
     pub fn iter(&self) -> impl Iterator<Item = (Ino, &Inode)> {
-        self.table.iter().map(|(ino, inode)| (*ino, inode))
+        self.table.iter().map(|(ino, inode)| (*ino, &**inode))
     }
 
     /// All known inodes of a shard, to be changed.
     pub fn of_shard_mut(&mut self, shard: ShardId) -> impl Iterator<Item = (Ino, &mut Inode)> {
         let range = Ino::new(shard, 0)..=Ino::new(shard, Ino::SERIAL_MAX);
-        self.table.range_mut(range).map(|(ino, inode)| (*ino, inode))
+        self.table.range_mut(range).map(|(ino, inode)| (*ino, &mut **inode))
     }
 
     /// A new session began: nothing that was known in the old one counts, but what programs wrote and what they
@@ -259,16 +262,31 @@ impl Inodes {
         if inode.wants_sync() {
             self.closed.push_back((now, ino));
         }
-        self.idle.push_back(ino);
+        self.idle.push_back((now, ino));
         while self.idle.len() > IDLE_INODES_MAX {
-            let Some(oldest) = self.idle.pop_front() else { break };
-            let Some(inode) = self.table.get(&oldest).filter(|inode| inode.uses() == 0) else { continue };
+            let Some((_, oldest)) = self.idle.pop_front() else { break };
+            let Some(inode) = self.get(oldest).filter(|inode| inode.uses() == 0) else { continue };
             if inode.pages.may_be_held() || inode.is_changing() {
                 self.paged.push_back(oldest);
             } else if inode.is_clean() {
                 self.remove(oldest);
             }
         }
+    }
+
+    /// One that nobody has had open for long goes, unless the kernel may hold pages of it: those stay until others need the room.
+    /// `false`: there is none.
+    pub fn forget_unused(&mut self, now: Millis) -> bool {
+        let Some((_, ino)) = self.idle.pop_front_if(|(since, _)| now.since(*since) >= IDLE_INODES_MS) else {
+            return false;
+        };
+        let Some(inode) = self.get(ino).filter(|inode| inode.uses() == 0) else { return true };
+        if inode.pages.may_be_held() || inode.is_changing() || !inode.is_clean() {
+            self.idle.push_back((now, ino));
+        } else {
+            self.remove(ino);
+        }
+        true
     }
 
     /// The kernel forgot `ino`, or nobody needs it. What is known of pages that the kernel may still hold is kept until
@@ -318,7 +336,7 @@ impl Inodes {
         {
             self.closed.pop_front();
             let waits = |inode: &Inode| inode.uses() == 0 && inode.wants_sync();
-            if self.table.get(&ino).is_some_and(waits) && !due.contains(&ino) {
+            if self.get(ino).is_some_and(waits) && !due.contains(&ino) {
                 due.push(ino);
             }
         }
@@ -438,6 +456,24 @@ mod tests {
         assert_eq!((kept.len(), kept.contains_key(&(chunk(1, 3, 63), TargetId(1)))), (UNCUT_MAX, true));
         inodes.set_layout(ino, 1, Layout { generation: Generation(2), ..Layout::default() });
         assert!(inodes.entry(ino).uncut.is_empty());
+    }
+
+    /// Goal: who was not used for long goes, the others stay, and so does one whose pages the kernel may hold.
+    #[test]
+    fn what_is_not_used_goes() {
+        let mut inodes = Inodes::default();
+        for (number, at) in [(1, 0), (2, 10), (3, 0)] {
+            inodes.entry(Ino(number));
+            inodes.park(Ino(number), Millis(at));
+        }
+        inodes.entry(Ino(1)).pages.fill_begins(0, 9);
+        assert!(!inodes.forget_unused(Millis(IDLE_INODES_MS - 1)));
+        let now = Millis(IDLE_INODES_MS);
+        assert!(inodes.forget_unused(now) && !inodes.forget_unused(now));
+        assert_eq!(inodes.len(), 3, "it may have pages");
+        let now = now.plus(10);
+        while inodes.forget_unused(now) {}
+        assert!(inodes.get(Ino(1)).is_some() && inodes.len() == 1);
     }
 
     /// Goal: memory is bounded: idle rows by their limit, inline content by bytes, none leaks a count.

@@ -161,16 +161,21 @@ impl Kernel {
             self.over.push_back((until, ino, self.entries));
         }
         self.under.insert((lease, ino));
-        (0..OVER_AT_ONCE).for_each(|_| self.sweep(now));
+        (0..OVER_AT_ONCE).all(|_| self.sweep(now));
     }
 
-    /// What is long over is no longer found by its lease.
-    fn sweep(&mut self, now: Millis) {
+    /// Some of what was told, and is long over, goes: where nothing more is told, nothing else frees it. `true`: there may be more.
+    pub fn free_over(&mut self, now: Millis) -> bool {
+        self.names.sweep(now) | self.sweep(now)
+    }
+
+    /// What is long over is no longer found by its lease. `false`: there is nothing of the kind.
+    fn sweep(&mut self, now: Millis) -> bool {
         let Some((_, ino, entry)) = self.over.pop_front_if(|(until, ..)| until.plus(LATE_MS) <= now) else {
-            return;
+            return false;
         };
         // The inode may have been forgotten, and come again with another entry.
-        let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.listed == entry) else { return };
+        let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.listed == entry) else { return true };
         match node.told {
             Some((_, until)) if until.plus(LATE_MS) > now => self.over.push_back((until, ino, entry)),
             told => {
@@ -178,6 +183,7 @@ impl Kernel {
                 self.under.remove(&(told.map_or(ino, |(lease, _)| lease), ino));
             }
         }
+        true
     }
 
     /// May it use what it was told of the inode, as far as that is to be waited for?

@@ -193,6 +193,13 @@ pub struct Shared {
     pub changes: u64,
 }
 
+/// About so many bytes are kept of a file, ...
+const INODE_BYTES: usize = 1 << 10;
+/// ... of an inode that the kernel knows, ...
+const KNOWN_BYTES: usize = 128;
+/// ... and of a name that it was told.
+const TOLD_BYTES: usize = 256;
+
 impl Shared {
     /// A mount that knows nothing yet.
     pub fn new(limits: Limits) -> Self {
@@ -226,6 +233,12 @@ impl Shared {
             why: silence.why.clone(),
         };
         self.nodes.silences().map(waiting).collect()
+    }
+
+    /// About so many bytes are kept of files, names, and what the kernel was told.
+    pub fn kept_bytes(&self) -> usize {
+        let ((known, _), (told, ..)) = (self.kernel.counts(), self.kernel.names.counts());
+        self.names.bytes() + self.inodes.len() * INODE_BYTES + known * KNOWN_BYTES + told * TOLD_BYTES
     }
 
     /// How often something was lost that programs had been answered for and had not synced.

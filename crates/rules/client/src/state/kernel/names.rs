@@ -153,11 +153,11 @@ impl ToldNames {
         }
     }
 
-    /// Some of what is long over goes.
-    pub fn sweep(&mut self, now: Millis) {
+    /// Some of what is long over goes. `true`: there may be more.
+    pub fn sweep(&mut self, now: Millis) -> bool {
         for _ in 0..OVER_AT_ONCE {
             let is_over = |(until, ..): &mut (Millis, Ino, Arc<[u8]>, u64)| until.plus(LATE_MS) <= now;
-            let Some((_, dir, name, number)) = self.over.pop_front_if(is_over) else { return };
+            let Some((_, dir, name, number)) = self.over.pop_front_if(is_over) else { return false };
             // It may be gone, and have come again with another entry.
             let told = self.dirs.get(&dir).and_then(|dir| dir.names.get(&name));
             let Some(told) = told.filter(|told| told.listed == number) else { continue };
@@ -167,6 +167,7 @@ impl ToldNames {
                 self.remove(dir, &name);
             }
         }
+        true
     }
 
     fn remove(&mut self, dir: Ino, name: &[u8]) {
@@ -406,7 +407,7 @@ mod tests {
         told.tells((DIR, b"b"), to(false), Millis(90_000));
         let late = UNTIL.plus(LATE_MS);
         told.tells((DIR, b"e"), to(false), Millis(90_000));
-        (0..9).for_each(|_| told.sweep(late));
+        assert!(!(0..9).all(|_| told.sweep(late)), "there is no more");
         assert_eq!((told.counts().0, told.over.len()), (2, 2));
         assert_eq!(told.next(DIR, None).as_deref(), Some(&b"b"[..]));
         assert_eq!(told.next(DIR, Some(b"b")).as_deref(), Some(&b"e"[..]));
