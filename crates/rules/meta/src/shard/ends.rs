@@ -38,6 +38,14 @@ struct End {
     asked: Option<BTreeSet<ClientId>>,
 }
 
+/// A file that can be appended to, by its row.
+struct Appendable {
+    generation: Generation,
+    size: u64,
+    trims: LogPlace,
+    cuts: u64,
+}
+
 /// Of all files that are appended to.
 #[derive(Debug, Default)]
 pub struct Ends {
@@ -139,7 +147,7 @@ impl Shard {
         }
         let result = match self.appendable(host, request, m)? {
             Err(refusal) => Err(refusal),
-            Ok((generation, size, trims, cuts)) => {
+            Ok(Appendable { generation, size, trims, cuts }) => {
                 let live = self.opens.other_writers(m.ino, client)
                     || is_open_ended(&self.writers, &host.sessions, m.ino);
                 let looked = m.looked == self.term();
@@ -156,13 +164,13 @@ impl Shard {
         Ok(())
     }
 
-    /// Generation, committed size, last truncate and count of cuts of a file that can be appended to.
+    /// Can the file be appended to?
     fn appendable<S: Store>(
         &self,
         host: &Host<S>,
         request: &Request,
         m: &ReserveEnd,
-    ) -> Result<Result<(Generation, u64, LogPlace, u64), Refusal>, StoreError> {
+    ) -> Result<Result<Appendable, Refusal>, StoreError> {
         if m.ino.shard() != request.call.shard {
             return Ok(Err(Refusal::with(Status::MALFORMED, "the inode belongs to another shard")));
         }
@@ -173,7 +181,12 @@ impl Shard {
             Kind::File if self.grace.holds() || self.is_written_by_late(m.ino) => {
                 Err(Refusal::with(Status::GRACE, "clients are still telling how far they have appended"))
             }
-            Kind::File => Ok((inode.layout.generation, inode.size, inode.layout.trims, inode.cuts)),
+            Kind::File => Ok(Appendable {
+                generation: inode.layout.generation,
+                size: inode.size,
+                trims: inode.layout.trims,
+                cuts: inode.cuts,
+            }),
             _ => Err(Errno::EINVAL.into()),
         })
     }
