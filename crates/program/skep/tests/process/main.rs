@@ -42,6 +42,7 @@ mod nameless;
 mod names;
 mod opens;
 mod pages;
+mod patterns;
 mod places;
 mod pools;
 mod refusals;

@@ -3,8 +3,10 @@
 use super::http::{metrics, ports};
 use super::{Running, plan, start};
 use rustix::mount::UnmountFlags;
+use skep_rig::mounted_below;
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -105,6 +107,81 @@ fn what_is_mounted_on_a_directory_stays() {
     assert!(counted(&cluster, "skep_mount_recalls_total") >= 8.0);
     rustix::mount::unmount(first.join("dir/on"), UnmountFlags::DETACH).unwrap();
     assert!(!is_there());
+}
+
+/// Bind mounts, which go with it, also when a test fails.
+#[derive(Default)]
+struct Bound(Vec<PathBuf>);
+
+impl Bound {
+    fn bind(&mut self, what: &Path, on: PathBuf) {
+        rustix::mount::mount_bind(what, &on).unwrap();
+        self.0.push(on);
+    }
+
+    /// The first that is not there any more, or does not show this name.
+    fn first_without(&self, name: &str) -> Option<&PathBuf> {
+        self.0.iter().find(|on| fs::symlink_metadata(on.join(name)).is_err())
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        for on in self.0.iter().rev() {
+            // One that is not there any more is what the test complains of.
+            let _ = rustix::mount::unmount(on, UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// Goal: what is mounted on directories is there after 1,000 recalls of the directories above them, all the time, while names that
+/// the kernel uses there are made and removed by another mount.
+#[test]
+fn what_is_mounted_stays_over_a_thousand_recalls() {
+    /// So many that each is changed seldom: what is changed more than 2.8 times a second becomes busy, is lent to nobody, and so
+    /// taken back from nobody.
+    const PARENTS: usize = 100;
+    const RECALLS: f64 = 1_000.0;
+    /// Each is changed no more than once in that time: slow confirmations count as changes.
+    const ROUND: Duration = Duration::from_millis(600);
+    const LIMIT: Duration = Duration::from_secs(60);
+    let (cluster, first, second) = two_mounts();
+    let beside = tempfile::tempdir().unwrap();
+    fs::write(beside.path().join("there"), "").unwrap();
+    let mut bound = Bound::default();
+    for parent in 0..PARENTS {
+        let on = first.join(format!("dir/{parent}/on"));
+        fs::create_dir_all(&on).unwrap();
+        bound.bind(beside.path(), on);
+    }
+    let name = |mount: &Path, parent: usize| mount.join(format!("dir/{parent}/name"));
+    let (begun, before) = (Instant::now(), counted(&cluster, "skep_mount_recalls_total"));
+    for round in 1.. {
+        let (started, is_made) = (Instant::now(), round % 2 == 1);
+        for parent in 0..PARENTS {
+            let there = name(&second, parent);
+            let changed = if is_made { symlink("somewhere", there) } else { fs::remove_file(there) };
+            changed.unwrap();
+        }
+        // With a look the first mount has the directory again, and its kernel the name.
+        for parent in 0..PARENTS {
+            assert_eq!(is_absent(&name(&first, parent)), !is_made, "round {round}, directory {parent}");
+        }
+        assert_eq!(bound.first_without("there"), None, "round {round}");
+        let recalls = counted(&cluster, "skep_mount_recalls_total") - before;
+        if recalls >= RECALLS {
+            println!("{recalls} recalls by {round} changes of each of {PARENTS} in {:?}", begun.elapsed());
+            break;
+        }
+        assert!(
+            begun.elapsed() < LIMIT,
+            "{recalls} recalls by {round} changes of each of {PARENTS} in {LIMIT:?}"
+        );
+        std::thread::sleep(ROUND.saturating_sub(started.elapsed()));
+    }
+    assert_eq!(mounted_below(&first).len(), 1 + PARENTS, "with the first mount itself");
+    drop(bound);
+    assert_eq!(mounted_below(&first), [first]);
 }
 
 /// Goal: who opens a file whose name is replaced all the time, by the same mount and by another one, finds it, whole and old or
