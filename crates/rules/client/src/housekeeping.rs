@@ -71,7 +71,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let (ended, told) = (s.leases.sweep() | s.names.sweep(), s.kernel.free_over(boot));
             s.inodes.forget_unused(now) | ended | told
         };
-        self.leases && (0..FREED_AT_ONCE).all(|_| self.shared.with(free))
+        (0..FREED_AT_ONCE).all(|_| self.shared.with(free))
     }
 
     /// Renews the session if that is due, and nothing else: for a lane that waits for nobody but mgmtd. Says in how

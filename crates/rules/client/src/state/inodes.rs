@@ -14,8 +14,8 @@ use skep_types::{Attr, ChunkId, Ino, Layout, Millis, ShardId};
 pub struct Inodes {
     /// Boxed: one that goes leaves no hole in a node of the table, and one that comes moves no others.
     table: BTreeMap<Ino, Box<Inode>>,
-    /// Since when nobody has it open; the oldest first.
-    idle: VecDeque<(Millis, Ino)>,
+    /// When the last use of each ended, with its number of opens and closes then: it may have been used since. The oldest first.
+    idle: VecDeque<(Millis, Ino, u64)>,
     /// Idle ones beyond the limit, of which the kernel holds pages: these go first.
     paged: VecDeque<Ino>,
     /// Drops of the kernel's pages that have ended.
@@ -262,9 +262,10 @@ impl Inodes {
         if inode.wants_sync() {
             self.closed.push_back((now, ino));
         }
-        self.idle.push_back((now, ino));
+        let used = inode.open_seq;
+        self.idle.push_back((now, ino, used));
         while self.idle.len() > IDLE_INODES_MAX {
-            let Some((_, oldest)) = self.idle.pop_front() else { break };
+            let Some((_, oldest, _)) = self.idle.pop_front() else { break };
             let Some(inode) = self.get(oldest).filter(|inode| inode.uses() == 0) else { continue };
             if inode.pages.may_be_held() || inode.is_changing() {
                 self.paged.push_back(oldest);
@@ -277,12 +278,12 @@ impl Inodes {
     /// One that nobody has had open for long goes, unless the kernel may hold pages of it: those stay until others need the room.
     /// `false`: there is none.
     pub fn forget_unused(&mut self, now: Millis) -> bool {
-        let Some((_, ino)) = self.idle.pop_front_if(|(since, _)| now.since(*since) >= IDLE_INODES_MS) else {
-            return false;
-        };
-        let Some(inode) = self.get(ino).filter(|inode| inode.uses() == 0) else { return true };
+        let is_old = |(since, ..): &mut (Millis, Ino, u64)| now.since(*since) >= IDLE_INODES_MS;
+        let Some((_, ino, used)) = self.idle.pop_front_if(is_old) else { return false };
+        let is_unused = |inode: &&Inode| inode.uses() == 0 && inode.open_seq == used;
+        let Some(inode) = self.get(ino).filter(is_unused) else { return true };
         if inode.pages.may_be_held() || inode.is_changing() || !inode.is_clean() {
-            self.idle.push_back((now, ino));
+            self.idle.push_back((now, ino, used));
         } else {
             self.remove(ino);
         }
@@ -474,6 +475,15 @@ mod tests {
         let now = now.plus(10);
         while inodes.forget_unused(now) {}
         assert!(inodes.get(Ino(1)).is_some() && inodes.len() == 1);
+        // One that was used again in between is as old as its last use.
+        inodes.entry(Ino(4));
+        inodes.park(Ino(4), now);
+        inodes.entry(Ino(4)).open_seq = 2;
+        inodes.park(Ino(4), now.plus(1));
+        while inodes.forget_unused(now.plus(IDLE_INODES_MS)) {}
+        assert!(inodes.get(Ino(4)).is_some());
+        while inodes.forget_unused(now.plus(IDLE_INODES_MS + 1)) {}
+        assert!(inodes.get(Ino(4)).is_none());
     }
 
     /// Goal: memory is bounded: idle rows by their limit, inline content by bytes, none leaks a count.
