@@ -248,7 +248,7 @@ impl Hub {
             at_step: BTreeMap::new(),
             tickets: BTreeMap::new(),
             executed: BTreeMap::new(),
-            retries_run_twice: canary.is_some(),
+            retries_run_twice: options.bug().is_some(),
             canary: options.bug(),
             drawn_for: canary,
             ends: BTreeMap::new(),

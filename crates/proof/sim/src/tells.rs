@@ -12,7 +12,8 @@ struct Told {
     keeps: bool,
 }
 
-/// What a power cut took. Its mount had not heard that it was done where the same request is done again: that tells it all once more.
+/// What a power cut took. `again`: the same request was done once more since, for its mount had not heard of the first time, and
+/// has told it all again.
 #[derive(Debug)]
 struct Taken {
     by: Ticket,

@@ -69,7 +69,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (boot, now) = (self.port.boot(), self.port.now());
         let free = |s: &mut Shared| {
             let (ended, told) = (s.leases.sweep() | s.names.sweep(), s.kernel.free_over(boot));
-            s.inodes.forget_unused(now) | ended | told
+            s.inodes.forget_unused(now, s.limits.idle_ms) | ended | told
         };
         (0..FREED_AT_ONCE).all(|_| self.shared.with(free))
     }

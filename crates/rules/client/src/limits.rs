@@ -291,6 +291,8 @@ pub struct Limits {
     pub kept_max: usize,
     /// As [`KEPT_OPENS_MS`].
     pub kept_ms: u64,
+    /// As [`IDLE_INODES_MS`].
+    pub idle_ms: u64,
     /// As [`CHANGED_MAX`].
     pub changed_max: usize,
     /// A fault on purpose: an fsync takes changes off the list that it did not wait for.
@@ -386,6 +388,7 @@ impl Default for Limits {
             canary_keeps_beliefs: false,
             kept_max: KEPT_OPENS_MAX,
             kept_ms: KEPT_OPENS_MS,
+            idle_ms: IDLE_INODES_MS,
             changed_max: CHANGED_MAX,
             canary_forgets_touched: false,
             canary_tells_the_first: false,

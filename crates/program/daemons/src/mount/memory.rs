@@ -1,7 +1,8 @@
 //! When a mount gives memory back that it has freed.
 
-/// It needs so much less than at most since it last did: a directory with a hundred thousand files that is gone.
-const GIVES_BACK: usize = 32 << 20;
+/// It needs so much less than at most since it last did: a directory with a hundred thousand files that is gone. More than the names
+/// that the kernel was told may take, which come and go with each walk (half of it).
+const GIVES_BACK: usize = 64 << 20;
 
 /// What a mount keeps, as it is looked at now and then.
 #[derive(Debug, Default)]

@@ -209,6 +209,5 @@ fn one_of_four_writers_is_killed() {
     for mount in &mounts {
         let are_old = check(&mount.join("file"), synced, cut);
         println!("{synced} turns were synced before the kill, {cut:?} was being written, {are_old} are old");
-        assert!(are_old >= RECORDS - MIDDLE - 1, "{are_old}");
     }
 }

@@ -19,7 +19,7 @@ use crate::task::Task;
 use crate::telling::keep_telling;
 use crate::{Canary, Options};
 use skep_client::limits::{
-    AHEAD_BYTES_MAX, AHEAD_FIRST, CHANGED_MAX, KEPT_OPENS_MAX, KEPT_OPENS_MS, TOLD_AT_ONCE,
+    AHEAD_BYTES_MAX, AHEAD_FIRST, CHANGED_MAX, IDLE_INODES_MS, KEPT_OPENS_MAX, KEPT_OPENS_MS, TOLD_AT_ONCE,
 };
 use skep_client::{Lane, Limits, Shared};
 use skep_types::{Ino, Millis, NodeId, ShardId};
@@ -324,7 +324,7 @@ impl World {
     }
 }
 
-/// For so long opens that nobody needs are kept in some seeds.
+/// For so long opens that nobody needs are kept in some seeds, and what is known of files that nobody has open.
 const KEPT_BRIEFLY_MS: u64 = 300;
 
 /// What holds for every client of this seed.
@@ -338,6 +338,8 @@ pub(super) fn client_limits(seed: u64, options: &Options) -> Limits {
         // Few in half of the seeds, and for a short time in a quarter.
         kept_max: if seed & 32 == 0 || is_reopened { KEPT_OPENS_MAX } else { (seed >> 6) as usize % 3 },
         kept_ms: if seed & 768 == 0 || is_reopened { KEPT_BRIEFLY_MS } else { KEPT_OPENS_MS },
+        // Briefly in another quarter: what a mount knows of a file goes while its server, or the mount, is in trouble.
+        idle_ms: if seed & 5 == 5 { KEPT_BRIEFLY_MS } else { IDLE_INODES_MS },
         canary_erases_opens: canary == Some(Canary::ErasesLeasedOpen),
         // Small in a quarter of them: the shard is to sync now and then before more is changed.
         changed_max: if seed & 24 == 0 { 6 } else { CHANGED_MAX },

@@ -227,8 +227,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             // What the targets said counts, whatever another lane has learned meanwhile.
             let (known, uncut) = self.shared.with(|s| {
+                // A cut may be known whose answer was never taken in, for the targets that were asked first were silent.
+                let as_of = |inode: &Inode| inode.attr.as_ref().map_or(0, |attr| attr.cuts.min(inode.cuts));
                 let known =
-                    |inode: &Inode| (End { at: inode.size(), cuts: inode.cuts }, inode.newest_uncut());
+                    |inode: &Inode| (End { at: inode.size(), cuts: as_of(inode) }, inode.newest_uncut());
                 s.inodes.get(ino).map(known).unwrap_or_default()
             });
             let End { at: at_least, cuts } = known.and(seen);

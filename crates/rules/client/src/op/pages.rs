@@ -49,15 +49,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ino: Ino,
         out: &mut [u8],
     ) -> Result<usize, Errno> {
-        // Such a write found no page and waits for nothing that this fill holds.
-        while self.shared.with(|s| s.inodes.entry(ino).pages.fill_waits(offset, end)) {
-            if self.port.cancelled() {
-                return Err(Errno::EINTR);
-            }
-            self.port.pause(FILL_WAIT_MS).await;
-        }
         let (mut looked, mut tries) = (false, 0);
         loop {
+            self.fill_enters(ino, offset, end).await?;
             let n = self.read_all(ino, offset, out, None).await?;
             if n < out.len() && !self.ends_for_kernel(ino, offset + n as u64).await {
                 tries += 1;
@@ -75,8 +69,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     looked = true;
                     self.errno(self.fresh_attr(ino).await)?;
                 }
+                Filled::Later => {}
             }
         }
+    }
+
+    /// Waits for writes of which a page could not be given the right bytes. These wait for nothing that a fill holds.
+    async fn fill_enters(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Errno> {
+        while self.shared.with(|s| s.inodes.entry(ino).pages.fill_waits(offset, end)) {
+            if self.port.cancelled() {
+                return Err(Errno::EINTR);
+            }
+            self.port.pause(FILL_WAIT_MS).await;
+        }
+        Ok(())
     }
 
     /// A page is about to be filled up to `end`, where the file ends, and the kernel shows zeros behind that up to where it takes the
@@ -269,7 +275,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if self.port.cancelled() {
             return Errno::EINTR;
         }
-        self.port.log(format_args!("pages of a file that another mount has changed cannot be dropped: EIO"));
+        self.port.log(format_args!(
+            "the kernel cannot be brought up to date about a file that another mount has changed: EIO"
+        ));
         Errno::EIO
     }
 
@@ -351,10 +359,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let end = offset.saturating_add(data.len() as u64);
         let begin = |pages: &mut Pages| pages.write_begins(offset, data);
         let (number, drop) = self.alone(ino, (offset, end), false, begin).await?;
-        let gone = match drop {
-            Some(drop) => self.drop_begun(ino, drop, None).await,
-            None => true,
-        };
+        let gone = self.goes_behind(ino, number, drop).await;
         let result = if gone { write.await } else { Err(self.pages_stay().into()) };
         let written = result.as_ref().map_or(0, &landed);
         let is_doubtful = self.shared.with(|s| s.inodes.entry(ino).pages.write_ends(number, written));
@@ -368,6 +373,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         result
     }
 
+    /// Drops what is to go before this write. `false`: it may still be there.
+    async fn goes_behind(&self, ino: Ino, number: u64, drop: Option<PageDrop>) -> bool {
+        let Some(drop) = drop else { return true };
+        let gone = self.drop_begun(ino, drop, None).await;
+        self.shared.with(|s| s.inodes.entry(ino).pages.write_goes(number));
+        gone
+    }
+
     /// As [`Lane::past_pages`], of a range that becomes zeros. After a failure the caller drops the pages.
     pub(crate) async fn clear_past_pages(
         &self,
@@ -377,10 +390,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     ) -> Result<(), Refusal> {
         let begin = |pages: &mut Pages| pages.zeros_begin(offset, end);
         let (number, drop) = self.alone(ino, (offset, end), true, begin).await?;
-        let gone = match drop {
-            Some(drop) => self.drop_begun(ino, drop, None).await,
-            None => true,
-        };
+        let gone = self.goes_behind(ino, number, drop).await;
         let result = if gone { clear.await } else { Err(self.pages_stay().into()) };
         if self.shared.with(|s| s.inodes.entry(ino).pages.zeros_end(number, result.is_ok())) {
             self.drop_changed(ino, offset, end - offset).await;

@@ -336,6 +336,27 @@ fn a_commit_that_was_none_is_nobody_elses() {
     assert!(!inode.pages.are_as_of(known + 2), "another mount has changed it");
 }
 
+/// Goal: a cut that a mount has heard of, and nothing else of that answer, for a target was silent, is not taken for one that it
+/// knows the end behind: its next append would land at the old end, with zeros before it.
+#[test]
+fn an_append_behind_a_cut_that_was_only_heard_of() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"log");
+    write(&first, &file, 0, &[1; 20_000]);
+    block_on(first.flush(file.handle, 0)).unwrap();
+    block_on(second.setattr(file.attr.ino, SetAttr { size: Some(10_000), ..SetAttr::default() })).unwrap();
+    // The file is open for writing elsewhere, so its targets are asked where it ends.
+    cluster.borrow_mut().shard.live = true;
+    cluster.borrow_mut().fail(StatChunks::KIND, &[Fault::Refuse(Status::errno(Errno::EIO)); 3]);
+    assert_eq!(block_on(first.getattr(file.attr.ino)), Err(Errno::EIO));
+    cluster.borrow_mut().shard.live = false;
+    assert_eq!(block_on(first.write(file.handle, 0, &[3; 7_000], APPEND)), Ok(7_000));
+    block_on(first.flush(file.handle, 0)).unwrap();
+    let seen = block_on(second.open(file.attr.ino, BOTH)).unwrap();
+    assert!(read(&second, &seen, 0, 50_000) == [vec![1; 10_000], vec![3; 7_000]].concat());
+}
+
 /// Goal: attributes as their holder told them take back nothing that is known of a file's end: others write to it.
 #[test]
 fn what_was_told_is_no_news_of_an_end() {

@@ -2,7 +2,7 @@
 
 use super::inode::Inline;
 use super::{HoldWish, Inode};
-use crate::limits::{IDLE_INODES_MAX, IDLE_INODES_MS, INLINE_CACHE_MAX, SYNC_CLOSED_BATCH, SYNC_SMALLER_MAX};
+use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, SYNC_CLOSED_BATCH, SYNC_SMALLER_MAX};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -14,7 +14,8 @@ use skep_types::{Attr, ChunkId, Ino, Layout, Millis, ShardId};
 pub struct Inodes {
     /// Boxed: one that goes leaves no hole in a node of the table, and one that comes moves no others.
     table: BTreeMap<Ino, Box<Inode>>,
-    /// When the last use of each ended, with its number of opens and closes then: it may have been used since. The oldest first.
+    /// When the last use of each ended, with its number of opens and closes then: it may have been used since. The oldest first, but
+    /// for those that could not go when they were due, which have come to the end again.
     idle: VecDeque<(Millis, Ino, u64)>,
     /// Idle ones beyond the limit, of which the kernel holds pages: these go first.
     paged: VecDeque<Ino>,
@@ -265,8 +266,9 @@ impl Inodes {
         let used = inode.open_seq;
         self.idle.push_back((now, ino, used));
         while self.idle.len() > IDLE_INODES_MAX {
-            let Some((_, oldest, _)) = self.idle.pop_front() else { break };
-            let Some(inode) = self.get(oldest).filter(|inode| inode.uses() == 0) else { continue };
+            let Some((_, oldest, used)) = self.idle.pop_front() else { break };
+            let is_unused = |inode: &&Inode| inode.uses() == 0 && inode.open_seq == used;
+            let Some(inode) = self.get(oldest).filter(is_unused) else { continue };
             if inode.pages.may_be_held() || inode.is_changing() {
                 self.paged.push_back(oldest);
             } else if inode.is_clean() {
@@ -275,10 +277,10 @@ impl Inodes {
         }
     }
 
-    /// One that nobody has had open for long goes, unless the kernel may hold pages of it: those stay until others need the room.
+    /// One that nobody has had open for so long goes, unless the kernel may hold pages of it: those stay until others need the room.
     /// `false`: there is none.
-    pub fn forget_unused(&mut self, now: Millis) -> bool {
-        let is_old = |(since, ..): &mut (Millis, Ino, u64)| now.since(*since) >= IDLE_INODES_MS;
+    pub fn forget_unused(&mut self, now: Millis, idle_ms: u64) -> bool {
+        let is_old = |(since, ..): &mut (Millis, Ino, u64)| now.since(*since) >= idle_ms;
         let Some((_, ino, used)) = self.idle.pop_front_if(is_old) else { return false };
         let is_unused = |inode: &&Inode| inode.uses() == 0 && inode.open_seq == used;
         let Some(inode) = self.get(ino).filter(is_unused) else { return true };
@@ -462,28 +464,65 @@ mod tests {
     /// Goal: who was not used for long goes, the others stay, and so does one whose pages the kernel may hold.
     #[test]
     fn what_is_not_used_goes() {
+        const LONG: u64 = 1_000;
         let mut inodes = Inodes::default();
         for (number, at) in [(1, 0), (2, 10), (3, 0)] {
             inodes.entry(Ino(number));
             inodes.park(Ino(number), Millis(at));
         }
         inodes.entry(Ino(1)).pages.fill_begins(0, 9);
-        assert!(!inodes.forget_unused(Millis(IDLE_INODES_MS - 1)));
-        let now = Millis(IDLE_INODES_MS);
-        assert!(inodes.forget_unused(now) && !inodes.forget_unused(now));
+        assert!(!inodes.forget_unused(Millis(LONG - 1), LONG));
+        let now = Millis(LONG);
+        assert!(inodes.forget_unused(now, LONG) && !inodes.forget_unused(now, LONG));
         assert_eq!(inodes.len(), 3, "it may have pages");
         let now = now.plus(10);
-        while inodes.forget_unused(now) {}
+        while inodes.forget_unused(now, LONG) {}
         assert!(inodes.get(Ino(1)).is_some() && inodes.len() == 1);
         // One that was used again in between is as old as its last use.
         inodes.entry(Ino(4));
         inodes.park(Ino(4), now);
         inodes.entry(Ino(4)).open_seq = 2;
         inodes.park(Ino(4), now.plus(1));
-        while inodes.forget_unused(now.plus(IDLE_INODES_MS)) {}
+        while inodes.forget_unused(now.plus(LONG), LONG) {}
         assert!(inodes.get(Ino(4)).is_some());
-        while inodes.forget_unused(now.plus(IDLE_INODES_MS + 1)) {}
+        while inodes.forget_unused(now.plus(LONG + 1), LONG) {}
         assert!(inodes.get(Ino(4)).is_none());
+    }
+
+    /// Goal: nothing of which something is still to be done goes with the time: a write that was not told, chunks that are not synced,
+    /// a truncate under way, an open under way. When that is over it does.
+    #[test]
+    fn what_is_not_done_stays() {
+        type Change<'a> = &'a dyn Fn(&mut Inode);
+        let chunk = ChunkId { ino: Ino(9), generation: Generation(1), extent: 0, stripe: 0 };
+        let point = (Generation(1), Default::default());
+        let answer = Answered { life: 1, blocks: 8, size: 9, point, synced: None, cuts: None };
+        let written = |inode: &mut Inode| {
+            let begun = inode.begin();
+            let _ = inode.wrote_to(150, Timestamp { secs: 9, nanos: 0 }, Generation(1), false, begun);
+        };
+        let unsynced = move |inode: &mut Inode| {
+            let _ = inode.wrote_chunk(TargetId(1), chunk, answer);
+        };
+        let cases: [(Change<'_>, Change<'_>); 4] = [
+            (&written, &|inode| inode.mark = None),
+            (&unsynced, &|inode| inode.unsynced.clear()),
+            (&|inode| inode.cutting = 1, &|inode| inode.cutting = 0),
+            (&|inode| inode.opening = 1, &|inode| inode.opening = 0),
+        ];
+        for (number, (begins, ends)) in cases.into_iter().enumerate() {
+            let (mut inodes, ino) = (Inodes::default(), Ino(9));
+            begins(inodes.entry(ino));
+            inodes.park(ino, Millis(0));
+            for now in 1..4 {
+                inodes.forget_unused(Millis(now), 1);
+                assert!(inodes.get(ino).is_some(), "case {number}");
+            }
+            ends(inodes.entry(ino));
+            inodes.park(ino, Millis(5));
+            while inodes.forget_unused(Millis(7), 1) {}
+            assert!(inodes.get(ino).is_none(), "case {number}");
+        }
     }
 
     /// Goal: memory is bounded: idle rows by their limit, inline content by bytes, none leaks a count.

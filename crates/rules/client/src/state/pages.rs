@@ -29,7 +29,9 @@ struct Write {
     end: u64,
     /// What pages get that are filled before it has landed. `None`: fills wait for it.
     content: Option<Content>,
-    /// The session has ended in which it began: it may have been done long ago, and come to nothing.
+    /// What had to be dropped before it is gone.
+    is_sent: bool,
+    /// The session has ended in which it was sent: it may have been done long ago, or come to nothing. Fills wait for it.
     is_doubtful: bool,
 }
 
@@ -115,6 +117,8 @@ pub enum Filled {
     Done(usize),
     /// Read again: the kernel was told of a longer file meanwhile.
     Again,
+    /// Read again, behind a write of which nobody knows any more what it has done.
+    Later,
 }
 
 impl Pages {
@@ -257,7 +261,8 @@ impl Pages {
 
     /// Must a fill wait for a write that is under way?
     pub fn fill_waits(&self, offset: u64, end: u64) -> bool {
-        self.writes.iter().any(|write| write.content.is_none() && write.offset < end && offset < write.end)
+        let waits = |write: &Write| write.content.is_none() || write.is_doubtful;
+        self.writes.iter().any(|write| waits(write) && write.offset < end && offset < write.end)
     }
 
     /// `n` bytes were read for a fill. Writes that are under way, or landed meanwhile, are put over them: the kernel may
@@ -266,7 +271,11 @@ impl Pages {
         let Some(at) = self.fills.iter().position(|fill| fill.number == number) else {
             return Filled::Done(n);
         };
-        let offset = self.fills[at].offset;
+        let Fill { offset, end: wanted, .. } = self.fills[at];
+        if self.fill_waits(offset, wanted) {
+            self.fills[at].landed.clear();
+            return Filled::Later;
+        }
         if n < out.len() && offset + (n as u64) < self.told && !looked {
             // What is read from now on has them.
             self.fills[at].landed.clear();
@@ -275,8 +284,8 @@ impl Pages {
         let fill = self.fills.swap_remove(at);
         let mut end = offset + n as u64;
         let landed = fill.landed.iter().map(|(from, to, content)| (*from, *to, content));
-        let known = self.writes.iter().filter(|write| !write.is_doubtful);
-        let under_way = known.filter_map(|write| Some((write.offset, write.end, write.content.as_ref()?)));
+        let under_way =
+            self.writes.iter().filter_map(|write| Some((write.offset, write.end, write.content.as_ref()?)));
         for (start, stop, content) in landed.chain(under_way) {
             // Zeros make no file longer. A write that begins beyond the end leaves a gap, of which more is known when it
             // has landed.
@@ -411,14 +420,14 @@ impl Pages {
     pub fn write_begins(&mut self, offset: u64, data: &[u8]) -> (u64, Option<PageDrop>) {
         let end = offset + data.len() as u64;
         let held = self.holds(offset, end);
-        let number = self.note(offset, end, held.then(|| Content::Bytes(data.to_vec())));
+        let number = self.note(offset, end, held.then(|| Content::Bytes(data.to_vec())), !held);
         (number, held.then(|| self.drop_range(offset, end - offset)))
     }
 
     /// As [`Pages::write_begins`], of a range that becomes zeros: a length is enough to know its bytes.
     pub fn zeros_begin(&mut self, offset: u64, end: u64) -> (u64, Option<PageDrop>) {
         let held = self.holds(offset, end);
-        let number = self.note(offset, end, Some(Content::Zeros));
+        let number = self.note(offset, end, Some(Content::Zeros), !held);
         (number, held.then(|| self.drop_range(offset, end - offset)))
     }
 
@@ -427,14 +436,20 @@ impl Pages {
     pub fn copy_begins(&mut self, offset: u64, end: u64) -> Result<u64, PageDrop> {
         match self.holds(offset, end) {
             true => Err(self.drop_range(offset, end - offset)),
-            false => Ok(self.note(offset, end, None)),
+            false => Ok(self.note(offset, end, None, true)),
         }
     }
 
-    fn note(&mut self, offset: u64, end: u64, content: Option<Content>) -> u64 {
+    fn note(&mut self, offset: u64, end: u64, content: Option<Content>, is_sent: bool) -> u64 {
         self.numbers += 1;
-        self.writes.push(Write { number: self.numbers, offset, end, content, is_doubtful: false });
-        self.numbers
+        let number = self.numbers;
+        self.writes.push(Write { number, offset, end, content, is_sent, is_doubtful: false });
+        number
+    }
+
+    /// The pages that were to go before this write are gone: its bytes go now.
+    pub fn write_goes(&mut self, number: u64) {
+        self.writes.iter_mut().filter(|write| write.number == number).for_each(|write| write.is_sent = true);
     }
 
     fn noted(&mut self, number: u64) -> Option<Write> {
@@ -443,12 +458,14 @@ impl Pages {
     }
 
     /// A session has ended. What was on its way may have come to nothing since, or have been done before others changed the same bytes:
-    /// no page gets it from now on.
+    /// no page gets it from now on, and none is filled without it, for a program could store into that one, and the kernel write all
+    /// of it back behind this write. (What waits for a drop, and so for fills, was not sent: that has only one session.)
     pub fn doubt_writes(&mut self) {
-        self.writes.iter_mut().for_each(|write| write.is_doubtful = true);
+        self.writes.iter_mut().filter(|write| write.is_sent).for_each(|write| write.is_doubtful = true);
     }
 
-    /// So many bytes of it have landed. `true`: pages filled meanwhile may lack them, or have what is older: none stays.
+    /// So many bytes of it have landed. `true`: a page that was filled while it could still be known what it does has its bytes, and
+    /// others may have changed them since: none stays.
     pub fn write_ends(&mut self, number: u64, written: usize) -> bool {
         let Some(Write { offset, content, is_doubtful, .. }) = self.noted(number) else { return false };
         let end = offset + written as u64;

@@ -403,7 +403,8 @@ impl Shard {
             return Err(Status::MUST_GROW.into());
         }
         let (generation, size, trims) = (file.layout.generation, file.attr.size, file.layout.trims);
-        if live && m.looked != Term(term) {
+        let is_old = m.cuts.is_some_and(|cuts| cuts < file.attr.cuts);
+        if live && m.looked != Term(term) || is_old {
             return Ok(self.stamped(&ReserveEndReply { offset: None, generation, trims }));
         }
         let reserved = self.reserved.entry(m.ino).or_default();

@@ -68,9 +68,9 @@ impl Ends {
         self.files.entry(ino).or_default().asked.get_or_insert_default();
     }
 
-    /// Is what the client knows from before a cut, or from before a restart? Who does not say as of which count of `cuts` he knows
-    /// it is told of the former once; of the latter until one of his lanes has looked since: others may have been about to ask
-    /// with what they saw before.
+    /// Is what the client knows from before a cut, or from before a restart? A client of an older release, which does not say as of
+    /// which count of `cuts` it knows the end, is told of a cut once. Of a restart each is told until one of its lanes has looked
+    /// since: its others may be about to ask with what they saw before.
     fn take_behind(&mut self, m: &ReserveEnd, client: ClientId, looked: bool, cuts: u64) -> bool {
         let is_old = m.cuts.is_some_and(|known| known < cuts);
         let Some(end) = self.files.get_mut(&m.ino) else { return is_old };

@@ -1,6 +1,8 @@
 use crate::Lane;
 use crate::port::Cell;
-use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, write};
+use crate::testing::{
+    BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, step, write,
+};
 use crate::{Allocate, Limits, Opened, WriteHow};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -14,8 +16,12 @@ use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, WriteChunk};
 use skep_wire::{Message, Refusal, Status};
 
 fn fill(lane: &FakeLane, file: &Opened, offset: u64) -> Vec<u8> {
+    block_on(filled(lane, file, offset))
+}
+
+async fn filled(lane: &FakeLane, file: &Opened, offset: u64) -> Vec<u8> {
     let mut page = alloc::vec![0xee; 4_096];
-    let n = block_on(lane.fill(file.handle, offset, &mut page)).unwrap();
+    let n = lane.fill(file.handle, offset, &mut page).await.unwrap();
     page.truncate(n);
     page
 }
@@ -548,43 +554,78 @@ fn what_was_known_before_an_answer_settles_nothing() {
     assert_eq!(reader.settles(ino, 3).unwrap().size, newer.size);
 }
 
-/// Goal: a page that is filled while a write is on its way whose session has ended does not have its bytes: others may have changed
-/// them since. It does not stay once the write has ended, whatever came of that.
+/// Goal: no page is filled beside a write whose session has ended: others may have changed the same bytes since, so it may not have
+/// those of the write; and without them a program could store into it, and have the kernel write all of it back over the write.
 #[test]
-fn a_write_of_an_ended_session_is_in_no_page() {
+fn fills_wait_for_a_write_of_an_ended_session() {
     for fails in [false, true] {
         let (cluster, lane) = mounted();
         let other = second(&lane);
         let file = create(&lane, b"f");
-        write(&lane, &file, 0, &[1; 5_000]);
+        write(&lane, &file, 0, &[1; 20_000]);
         assert_eq!(fill(&lane, &file, 0).len(), 4_096);
         let mut writing = pin!(lane.write(file.handle, 2_000, b"abcd", WriteHow::default()));
-        poll(&mut writing);
+        let sent = cluster.borrow().count(WriteChunk::KIND);
+        cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(Status::BUSY)]);
+        while cluster.borrow().count(WriteChunk::KIND) == sent {
+            poll(&mut writing);
+        }
+        // One has begun to read, the other has not.
+        let mut begun = pin!(filled(&other, &file, 0));
+        poll(&mut begun);
         lane.shared().with(|s| s.inodes.disbelieve_all());
-        assert_eq!(fill(&other, &file, 0)[1_999..2_005], [1; 6]);
+        let mut later = pin!(filled(&other, &file, 0));
+        for _ in 0..100 {
+            assert!(step(begun.as_mut()).is_pending() && step(later.as_mut()).is_pending());
+        }
         if fails {
-            cluster.borrow_mut().fail(WriteInline::KIND, &[Fault::Refuse(Status::errno(Errno::EIO))]);
+            cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(Status::errno(Errno::EIO))]);
         }
         assert_eq!(block_on(writing).is_err(), fails);
         assert_eq!(drops(&cluster), [(2_000, 4); 2], "before it, and behind it");
         let expected = if fails { *b"\x01\x01\x01\x01\x01\x01" } else { *b"\x01abcd\x01" };
-        assert_eq!(fill(&other, &file, 0)[1_999..2_005], expected);
+        assert_eq!(
+            (&block_on(begun)[1_999..2_005], &block_on(later)[1_999..2_005]),
+            (&expected[..], &expected[..])
+        );
     }
 }
 
 /// Goal: the same of a range that becomes zeros.
 #[test]
-fn zeros_of_an_ended_session_are_in_no_page() {
+fn fills_wait_for_zeros_of_an_ended_session() {
     let (cluster, lane) = mounted();
     let other = second(&lane);
     let file = create(&lane, b"f");
-    write(&lane, &file, 0, &[1; 5_000]);
+    write(&lane, &file, 0, &[1; 20_000]);
     assert_eq!(fill(&lane, &file, 0).len(), 4_096);
     let mut punching = pin!(lane.fallocate(file.handle, Allocate::Punch, 2_000, 4));
-    poll(&mut punching);
+    cluster.borrow_mut().fail(PunchChunk::KIND, &[Fault::Refuse(Status::BUSY)]);
+    while cluster.borrow().count(PunchChunk::KIND) == 0 {
+        poll(&mut punching);
+    }
     lane.shared().with(|s| s.inodes.disbelieve_all());
-    assert_eq!(fill(&other, &file, 0)[1_999..2_005], [1; 6]);
+    let mut filling = pin!(filled(&other, &file, 0));
+    for _ in 0..100 {
+        assert!(step(filling.as_mut()).is_pending());
+    }
     block_on(punching).unwrap();
     assert_eq!(drops(&cluster), [(2_000, 4); 2], "before it, and behind it");
-    assert_eq!(fill(&other, &file, 0)[1_999..2_005], [1, 0, 0, 0, 0, 1]);
+    assert_eq!(block_on(filling)[1_999..2_005], [1, 0, 0, 0, 0, 1]);
+}
+
+/// Goal: a write that waits for its pages to go has one session only, and no fill waits for it: its drop waits for fills.
+#[test]
+fn a_write_that_waits_for_its_drop_is_not_doubted() {
+    let mut pages = crate::state::Pages::default();
+    pages.fill_begins(0, 4_096);
+    let (number, drop) = pages.write_begins(2_000, b"abcd");
+    pages.doubt_writes();
+    assert!(!pages.fill_waits(0, 4_096));
+    pages.dropped(drop.unwrap(), true, 1);
+    pages.write_goes(number);
+    assert!(!pages.fill_waits(0, 4_096));
+    pages.doubt_writes();
+    assert!(pages.fill_waits(0, 4_096) && !pages.fill_waits(4_096, 8_192));
+    assert!(pages.write_ends(number, 4) && !pages.fill_waits(0, 4_096));
 }
