@@ -89,7 +89,7 @@ const MOUNTED: Duration = Duration::from_secs(1_800);
 
 /// Modules of process tests that are not about what mounts do with the kernel's requests.
 const ONE_TRANSPORT: &str = "survey,tune,loads,instruments,administration,agent,bench,http,intruders,pools,refusals,\
-    tending,ages,another,crowded,connections,formats,full,gone,metas,moves,schema,shards";
+    tending,ages,another,crowded,connections,formats,full,gone,idle,metas,moves,schema,shards";
 
 const STEPS: &[Step] = &[
     Step {

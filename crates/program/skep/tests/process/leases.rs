@@ -21,12 +21,12 @@ const SOON: Duration = Duration::from_secs(2);
 /// What is sent where a mount has to ask.
 const QUESTIONS: [&str; 4] = ["Lookup", "GetAttr", "List", "Open"];
 
-fn leased() -> Plan {
+pub(super) fn leased() -> Plan {
     plan().with("SKEP_MOUNT_LEASES", "on")
 }
 
 /// Two mounts that have leases. Their directories are made by the second one, so that the first has to ask for all.
-fn two_mounts(plan: Plan, dirs: usize) -> (Running, PathBuf, PathBuf) {
+pub(super) fn two_mounts(plan: Plan, dirs: usize) -> (Running, PathBuf, PathBuf) {
     let cluster = start(plan);
     let second = cluster.second_mount("mnt1", &[]).unwrap();
     for dir in 0..dirs {
@@ -48,12 +48,12 @@ fn questions(cluster: &Running) -> f64 {
 }
 
 /// What the first mount counts.
-fn counted(cluster: &Running, name: &str) -> f64 {
+pub(super) fn counted(cluster: &Running, name: &str) -> f64 {
     metrics(ports(cluster)["mount"]).value(name, &[]).unwrap()
 }
 
 /// Looks at `path` until that asks no server: whatever is there, or is not, is known.
-fn warm(cluster: &Running, path: &Path) {
+pub(super) fn warm(cluster: &Running, path: &Path) {
     let look = || {
         let before = questions(cluster);
         let _ = fs::symlink_metadata(path);

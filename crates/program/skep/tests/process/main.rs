@@ -25,6 +25,7 @@ mod full;
 mod gathered;
 mod gone;
 mod http;
+mod idle;
 mod instruments;
 mod intruders;
 mod killed;
