@@ -156,7 +156,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 s.inodes.merge(attr)
             } else {
-                s.inodes.get(ino).map_or(attr.clone(), |inode| inode.with_mark(attr))
+                s.inodes.get(ino).map_or(attr.clone(), |inode| inode.newest_with_mark(attr))
             };
             if live_size > attr.size {
                 // As of that count: it may have been cut while they were asked.
@@ -168,9 +168,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Ok(attr);
         }
         Box::pin(self.settle_mark(ino)).await?;
-        Ok(self
-            .shared
-            .with(|s| s.inodes.get(ino).map_or(attr.clone(), |inode| inode.with_mark(attr.clone()))))
+        Ok(self.shared.with(|s| match s.inodes.get(ino) {
+            Some(inode) => inode.newest_with_mark(attr),
+            None => attr,
+        }))
     }
 
     /// Where the file ends at least, by its chunk files.

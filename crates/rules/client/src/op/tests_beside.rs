@@ -336,6 +336,29 @@ fn a_commit_that_was_none_is_nobody_elses() {
     assert!(!inode.pages.are_as_of(known + 2), "another mount has changed it");
 }
 
+/// Goal: what a program has written is seen by the others of its mount also when another lane tells it while they ask the targets for
+/// its end: it was not in what the shard had told them, and is in no mark any more (seed 2147 of the simulator).
+#[test]
+fn a_write_that_is_told_meanwhile_is_seen() {
+    let (cluster, lane) = mounted();
+    let beside = lane_beside(&cluster, &lane);
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &[1; 20_000]);
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    write(&lane, &file, 20_000, &[1; 500]);
+    let ino = file.attr.ino;
+    lane.shared.borrow_mut().inodes.get_mut(ino).unwrap().end_is_in_doubt();
+    // It has what the shard knows, and asks the targets.
+    let mut looking = pin!(beside.getattr(ino));
+    cluster.borrow_mut().fail(StatChunks::KIND, &[Fault::LateAnswer]);
+    let asked = cluster.borrow().count(StatChunks::KIND);
+    while cluster.borrow().count(StatChunks::KIND) == asked {
+        assert!(step(looking.as_mut()).is_pending());
+    }
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    assert_eq!(block_on(looking).unwrap().size, 20_500);
+}
+
 /// Goal: a cut that a mount has heard of, and nothing else of that answer, for a target was silent, is not taken for one that it
 /// knows the end behind: its next append would land at the old end, with zeros before it.
 #[test]

@@ -188,6 +188,16 @@ impl Inode {
         }
         self.with_news(attr)
     }
+
+    /// The same, of what was told before something was waited for: what was written by then may have been told meanwhile, and is in
+    /// newer attributes instead of the mark.
+    pub fn newest_with_mark(&self, attr: Attr) -> Attr {
+        let newer = self.attr.as_ref().filter(|known| known.change > attr.change);
+        let Some(newer) = newer else { return self.with_mark(attr) };
+        // What targets said of others' writes, no cut has taken.
+        let size = if newer.cuts == attr.cuts { newer.size.max(attr.size) } else { newer.size };
+        self.with_mark(Attr { size, ..newer.clone() })
+    }
 }
 
 #[cfg(test)]
