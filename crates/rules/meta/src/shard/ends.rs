@@ -105,6 +105,13 @@ impl Ends {
         end
     }
 
+    /// The range that this very question was answered with, since the last cut: its answer was lost.
+    fn given(&self, lane: (ClientId, Slot), m: &ReserveEnd, generation: Generation) -> Option<u64> {
+        let end = self.files.get(&m.ino).filter(|end| end.generation == generation)?;
+        let given = end.given.get(&lane).filter(|given| (given.number, given.len) == (m.number, m.len));
+        given.map(|given| given.offset)
+    }
+
     /// The next `m.len` bytes, at or behind `size`.
     fn reserve(
         &mut self,
@@ -114,11 +121,6 @@ impl Ends {
         size: u64,
     ) -> Result<u64, Refusal> {
         let end = self.of(m.ino, generation);
-        if let Some(given) = end.given.get(&lane)
-            && (given.number, given.len) == (m.number, m.len)
-        {
-            return Ok(given.offset);
-        }
         let offset = size.max(end.end).max(m.at_least);
         let new_end = offset.saturating_add(m.len);
         if new_end > FILE_SIZE_MAX {
@@ -152,10 +154,12 @@ impl Shard {
                     || is_open_ended(&self.writers, &host.sessions, m.ino);
                 let looked = m.looked == self.term();
                 let behind = self.ends.take_behind(m, client, looked, cuts);
-                let offset = if behind || live && !looked {
-                    Ok(None)
-                } else {
-                    self.ends.reserve((client, request.call.slot), m, generation, size).map(Some)
+                let lane = (client, request.call.slot);
+                let offset = match self.ends.given(lane, m, generation) {
+                    // Whatever others do by now: were another one given, zeros would stay in this.
+                    Some(offset) => Ok(Some(offset)),
+                    None if behind || live && !looked => Ok(None),
+                    None => self.ends.reserve(lane, m, generation, size).map(Some),
                 };
                 offset.map(|offset| ReserveEndReply { offset, generation, trims }.to_bytes())
             }
