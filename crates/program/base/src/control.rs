@@ -49,6 +49,11 @@ pub fn socket(run_dir: &Path, pid: u32) -> PathBuf {
     run_dir.join(format!("mount-{pid}.sock"))
 }
 
+/// Whose mount's socket that is, by its name.
+pub fn pid_of(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_prefix("mount-")?.strip_suffix(".sock")?.parse().ok()
+}
+
 /// Asks the mount behind `path`; `None`: nobody is there. A mount that is stopped does not answer: who asks limits the time, and
 /// nothing else does, or silence would be taken for absence.
 pub fn ask(path: &Path) -> Option<State> {
@@ -61,6 +66,16 @@ pub fn ask(path: &Path) -> Option<State> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: sockets of mounts are known by their names, and nothing else is.
+    #[test]
+    fn sockets_have_names() {
+        let own = socket(Path::new("/run/skep"), 4_711);
+        assert_eq!(pid_of(&own), Some(4_711));
+        for other in ["/run/skep/mount-x.sock", "/run/skep/mount-1.toml", "/run/skep/mgmtd.sock", "/"] {
+            assert_eq!(pid_of(Path::new(other)), None, "{other}");
+        }
+    }
 
     /// Goal: what an older mount says is understood.
     #[test]

@@ -1,8 +1,10 @@
 //! What can be said of this machine: its mounts, its kernel, its FUSE device.
 
 use super::{Check, Verdict, check, fine};
+use rustix::fs::{lgetxattr, lstat};
 use serde::Deserialize;
 use skep_base::access::is_of_another;
+use skep_base::attributes::CLUSTER;
 use skep_base::config::address::Address;
 use skep_base::control;
 use skep_base::deadline::{ANSWER_LIMIT, Way, answers, seconds, within};
@@ -13,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// What every mount opens.
 const DEVICE: &str = "/dev/fuse";
+/// Whatever it is, it is not looked at.
+const VALUE_MAX: usize = 64;
 /// Oldest kernel that everything was tried on.
 const KERNEL_MIN: (u32, u32) = (6, 1);
 
@@ -45,10 +49,15 @@ fn mount_check(point: &Path, limit: Duration) -> Check {
     let (asked, begun) = (point.to_owned(), Instant::now());
     let subject = point.display().to_string();
     let answered = answers(point, Way::Entry, limit).then(|| limit.saturating_sub(begun.elapsed()));
-    // What the space is would be asked of mgmtd, which nobody else waits for.
-    let answered = answered.and_then(|left| within(left, move || rustix::fs::lstat(&asked)));
+    // What the space is would be asked of mgmtd, which nobody else waits for. The kernel of a mount that has died goes on answering by
+    // itself what it was told a moment ago, but for extended attributes.
+    let alive = move || match lgetxattr(&asked, CLUSTER, &mut [0; VALUE_MAX][..]) {
+        Err(rustix::io::Errno::NOTCONN) => Err(rustix::io::Errno::NOTCONN),
+        _ => lstat(&asked).map(drop),
+    };
+    let answered = answered.and_then(|left| within(left, alive));
     match answered {
-        Some(Ok(_)) => fine("mount", &subject, "answers"),
+        Some(Ok(())) => fine("mount", &subject, "answers"),
         Some(Err(rustix::io::Errno::NOTCONN)) => {
             let hint = format!("its process is gone: umount -l {subject}, then mount it again");
             check(Verdict::Error, "mount", &subject, "dead".to_owned(), &hint)

@@ -1,7 +1,8 @@
 //! The mount's own socket, as the mount serves it.
 
 use super::hands::Hands;
-use skep_base::control::{LIMIT, State, Wait};
+use skep_base::control::{self, LIMIT, State, Wait};
+use skep_base::process::process_exists;
 use skep_client::Cell;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -11,8 +12,12 @@ use std::sync::Arc;
 
 /// Answers, in a thread of its own, until the process ends. Everybody on this machine may ask.
 pub fn serve(path: &Path, hands: &Arc<Hands>) -> std::io::Result<()> {
-    // One of a process that had this number before.
+    // One of a process that had this number before, and those that killed mounts left.
     let _ = std::fs::remove_file(path);
+    let beside = path.parent().and_then(|dir| std::fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+    beside.map(|entry| entry.path()).filter(|path| is_left(path)).for_each(|path| {
+        let _ = std::fs::remove_file(path);
+    });
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
     let hands = hands.clone();
@@ -23,6 +28,11 @@ pub fn serve(path: &Path, hands: &Arc<Hands>) -> std::io::Result<()> {
         }
     };
     std::thread::Builder::new().name("control".to_owned()).spawn(answer).map(drop)
+}
+
+/// Is it the socket of a mount that has ended?
+fn is_left(path: &Path) -> bool {
+    control::pid_of(path).is_some_and(|pid| !process_exists(pid))
 }
 
 fn state(hands: &Hands) -> State {

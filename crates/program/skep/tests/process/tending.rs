@@ -116,6 +116,24 @@ fn health_tells_whose_mount_is_dead() {
     assert!(code == 2 && text.contains(&format!("ERROR    mount {}: dead\n", own.0.display())), "{text}");
 }
 
+/// Goal: a mount whose process was killed is dead at once, though its kernel goes on answering for a while what it was told; and the
+/// next one takes away what it left.
+#[test]
+fn a_killed_mount_is_dead_at_once() {
+    let cluster = start_with_room(plan());
+    let point = cluster.second_mount("mnt1", &[]).unwrap();
+    let killed = cluster.mount_daemon(&point).unwrap();
+    let left = cluster.dir().join(format!("run/mount-{}.sock", killed.pid));
+    fs::metadata(&point).unwrap();
+    killed.kill().unwrap();
+    let (code, text) = health(&cluster, &[]);
+    assert!(code == 2 && text.contains(&format!("ERROR    mount {}: dead\n", point.display())), "{text}");
+    assert!(left.exists());
+    cluster.mount_again(&point).unwrap();
+    assert!(!left.exists(), "{}", left.display());
+    cluster.must(["umount", point.to_str().unwrap()]).unwrap();
+}
+
 /// Goal: the bundle holds what it says and no key.
 #[test]
 fn a_bundle_has_no_keys() {
