@@ -267,8 +267,7 @@ impl Inodes {
         self.idle.push_back((now, ino, used));
         while self.idle.len() > IDLE_INODES_MAX {
             let Some((_, oldest, used)) = self.idle.pop_front() else { break };
-            let is_unused = |inode: &&Inode| inode.uses() == 0 && inode.open_seq == used;
-            let Some(inode) = self.get(oldest).filter(is_unused) else { continue };
+            let Some(inode) = self.unused_since(oldest, used) else { continue };
             if inode.pages.may_be_held() || inode.is_changing() {
                 self.paged.push_back(oldest);
             } else if inode.is_clean() {
@@ -277,13 +276,17 @@ impl Inodes {
         }
     }
 
+    /// It, if nobody uses it, nor has since its number of opens and closes was this.
+    fn unused_since(&self, ino: Ino, used: u64) -> Option<&Inode> {
+        self.get(ino).filter(|inode| inode.uses() == 0 && inode.open_seq == used)
+    }
+
     /// One that nobody has had open for so long goes, unless the kernel may hold pages of it: those stay until others need the room.
     /// `false`: there is none.
     pub fn forget_unused(&mut self, now: Millis, idle_ms: u64) -> bool {
         let is_old = |(since, ..): &mut (Millis, Ino, u64)| now.since(*since) >= idle_ms;
         let Some((_, ino, used)) = self.idle.pop_front_if(is_old) else { return false };
-        let is_unused = |inode: &&Inode| inode.uses() == 0 && inode.open_seq == used;
-        let Some(inode) = self.get(ino).filter(is_unused) else { return true };
+        let Some(inode) = self.unused_since(ino, used) else { return true };
         if inode.pages.may_be_held() || inode.is_changing() || !inode.is_clean() {
             self.idle.push_back((now, ino, used));
         } else {
