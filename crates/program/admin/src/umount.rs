@@ -3,11 +3,11 @@
 use clap::Args;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use skep_base::control;
 use skep_base::mount_table::{self, MountEntry};
 use skep_base::process::process_exists;
 use skep_base::unmount::take_away;
 use skep_base::{Failure, Outcome};
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -129,8 +129,7 @@ fn process_of(mount: &MountEntry) -> Option<u32> {
     let dirs = [beside, Some(Path::new("/run/skep"))];
     let notes = dirs.into_iter().flatten().flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
     notes.map(|entry| entry.path()).find_map(|path| {
-        let name = path.file_name().and_then(OsStr::to_str)?;
-        let pid: u32 = name.strip_prefix("mount-")?.strip_suffix(".toml")?.parse().ok()?;
+        let pid = control::pid_of(&path, control::NOTE)?;
         let note: toml::Table = fs::read_to_string(&path).ok()?.parse().ok()?;
         let at = note.get("mount_point")?.as_str()?;
         (Path::new(at) == mount.point && process_exists(pid)).then_some(pid)

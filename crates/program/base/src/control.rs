@@ -46,12 +46,22 @@ impl fmt::Display for Wait {
 
 /// Where the mount of this process is asked.
 pub fn socket(run_dir: &Path, pid: u32) -> PathBuf {
-    run_dir.join(format!("mount-{pid}.sock"))
+    run_dir.join(format!("mount-{pid}.{SOCKET}"))
 }
 
-/// Whose mount's socket that is, by its name.
-pub fn pid_of(path: &Path) -> Option<u32> {
-    path.file_name()?.to_str()?.strip_prefix("mount-")?.strip_suffix(".sock")?.parse().ok()
+/// Where it writes about itself.
+pub fn note(run_dir: &Path, pid: u32) -> PathBuf {
+    run_dir.join(format!("mount-{pid}.{NOTE}"))
+}
+
+/// How the names of these end.
+pub const SOCKET: &str = "sock";
+pub const NOTE: &str = "toml";
+
+/// Whose mount's file of that kind this is, by its name.
+pub fn pid_of(path: &Path, kind: &str) -> Option<u32> {
+    let name = path.file_name()?.to_str()?.strip_prefix("mount-")?;
+    name.strip_suffix(kind)?.strip_suffix('.')?.parse().ok()
 }
 
 /// Asks the mount behind `path`; `None`: nobody is there. A mount that is stopped does not answer: who asks limits the time, and
@@ -67,14 +77,17 @@ pub fn ask(path: &Path) -> Option<State> {
 mod tests {
     use super::*;
 
-    /// Goal: sockets of mounts are known by their names, and nothing else is.
+    /// Goal: sockets and notes of mounts are known by their names, and nothing else is.
     #[test]
-    fn sockets_have_names() {
-        let own = socket(Path::new("/run/skep"), 4_711);
-        assert_eq!(pid_of(&own), Some(4_711));
+    fn files_of_mounts_have_names() {
+        let dir = Path::new("/run/skep");
+        assert_eq!(pid_of(&socket(dir, 4_711), SOCKET), Some(4_711));
+        assert_eq!(pid_of(&note(dir, 4_711), NOTE), Some(4_711));
         for other in ["/run/skep/mount-x.sock", "/run/skep/mount-1.toml", "/run/skep/mgmtd.sock", "/"] {
-            assert_eq!(pid_of(Path::new(other)), None, "{other}");
+            assert_eq!(pid_of(Path::new(other), SOCKET), None, "{other}");
         }
+        // Those of a mount in the background.
+        assert_eq!(pid_of(Path::new("/run/skep/mount-mnt-a.log"), NOTE), None);
     }
 
     /// Goal: what an older mount says is understood.

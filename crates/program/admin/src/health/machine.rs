@@ -35,12 +35,9 @@ struct MountNote {
 
 fn mount_notes(run_dir: &Path) -> Vec<MountNote> {
     let entries = std::fs::read_dir(run_dir).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("mount-") && name.ends_with(".toml")
-    });
-    let note = |entry: std::fs::DirEntry| toml::from_str(&std::fs::read_to_string(entry.path()).ok()?).ok();
+    let ours =
+        entries.map(|entry| entry.path()).filter(|path| control::pid_of(path, control::NOTE).is_some());
+    let note = |path: PathBuf| toml::from_str(&std::fs::read_to_string(path).ok()?).ok();
     ours.filter_map(note).filter(|note: &MountNote| skep_base::process::process_exists(note.pid)).collect()
 }
 

@@ -7,6 +7,7 @@ use super::process::{self, Living};
 use rustix::process::Signal;
 use skep_base::Outcome;
 use skep_base::cluster_file::ClusterFile;
+use skep_base::control;
 use skep_base::mount_table;
 use std::io::Write;
 use std::path::Path;
@@ -64,9 +65,7 @@ fn tell_of_others(cluster: &ClusterFile) {
 /// What killed mounts left behind about themselves.
 fn forget_mounts(dir: &Path) {
     for entry in std::fs::read_dir(dir.join("run")).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with("mount-") && name.ends_with(".toml") {
+        if control::pid_of(&entry.path(), control::NOTE).is_some() {
             // Stale notes harm nobody.
             let _ = std::fs::remove_file(entry.path());
         }

@@ -1,7 +1,7 @@
 //! The mount's own socket, as the mount serves it.
 
 use super::hands::Hands;
-use skep_base::control::{self, LIMIT, State, Wait};
+use skep_base::control::{self, LIMIT, NOTE, SOCKET, State, Wait};
 use skep_base::process::process_exists;
 use skep_client::Cell;
 use std::io::Write;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Answers, in a thread of its own, until the process ends. Everybody on this machine may ask.
 pub fn serve(path: &Path, hands: &Arc<Hands>) -> std::io::Result<()> {
-    // One of a process that had this number before, and those that killed mounts left.
+    // One of a process that had this number before, and what killed mounts left.
     let _ = std::fs::remove_file(path);
     let beside = path.parent().and_then(|dir| std::fs::read_dir(dir).ok()).into_iter().flatten().flatten();
     beside.map(|entry| entry.path()).filter(|path| is_left(path)).for_each(|path| {
@@ -30,9 +30,10 @@ pub fn serve(path: &Path, hands: &Arc<Hands>) -> std::io::Result<()> {
     std::thread::Builder::new().name("control".to_owned()).spawn(answer).map(drop)
 }
 
-/// Is it the socket of a mount that has ended?
+/// Is it of a mount that has ended?
 fn is_left(path: &Path) -> bool {
-    control::pid_of(path).is_some_and(|pid| !process_exists(pid))
+    let pid = [SOCKET, NOTE].into_iter().find_map(|kind| control::pid_of(path, kind));
+    pid.is_some_and(|pid| !process_exists(pid))
 }
 
 fn state(hands: &Hands) -> State {

@@ -9,6 +9,7 @@ use super::ring::{RingHands, RingPort};
 use super::shown;
 use super::worker::{Manner, MountLane, Worker};
 use skep_base::config::mount::Io;
+use skep_base::control;
 use skep_base::daemon::Readiness;
 use skep_client::{Cell, Lane, Shared};
 use skep_fuse::{InitFlags, Negotiated, RESERVE_PER_THREAD, RESERVE_WORKERS, RingThread, Serving};
@@ -200,7 +201,7 @@ pub struct Note {
 impl Note {
     /// Written once it is known how the mount is served.
     pub fn new(run_dir: &Path, mount_point: &Path) -> Self {
-        let path = run_dir.join(format!("mount-{}.toml", std::process::id()));
+        let path = control::note(run_dir, std::process::id());
         Self { path, mount_point: mount_point.to_owned(), lost: Mutex::default() }
     }
 
