@@ -139,6 +139,8 @@ pub const MARKERS: &[&str] = &[
     "a listing was answered from memory",
     "a lease was being taken back",
     "leases of a mount lapsed",
+    "a lease that was wanted back was given back",
+    "a lease that was wanted back was kept for its names",
     "a silent holder was passed over",
     "an inode was lent to nobody for a while",
     "changes waited for what an earlier term had lent",

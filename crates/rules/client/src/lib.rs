@@ -26,4 +26,4 @@ pub use op::{
     Waiting, WriteHow, XattrHow,
 };
 pub use port::{Answer, Call, Cell, Dropped, MGMTD, Outcome, Port};
-pub use state::{AttrsBy, Shared};
+pub use state::{AttrsBy, LeaseCounts, Shared};

@@ -6,7 +6,7 @@ use rustix::mount::UnmountFlags;
 use skep_rig::mounted_below;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -182,6 +182,66 @@ fn what_is_mounted_stays_over_a_thousand_recalls() {
     assert_eq!(mounted_below(&first).len(), 1 + PARENTS, "with the first mount itself");
     drop(bound);
     assert_eq!(mounted_below(&first), [first]);
+}
+
+/// Goal: while one mount walks through a tree all the time, changes of the whole tree by another one do not wait for names that
+/// the first one's kernel may use, be they of directories, which it does not give up before their time.
+#[test]
+fn a_walk_does_not_hold_up_changes_of_a_tree() {
+    const DIRS: usize = 24;
+    const FILES: usize = 12;
+    /// Names of directories are waited for three times as long; without them a change takes some milliseconds.
+    const SLOW: Duration = Duration::from_millis(250);
+    let (cluster, first, second) = two_mounts();
+    for dir in 0..DIRS {
+        (0..3).for_each(|inner| fs::create_dir_all(second.join(format!("dir/{dir}/{inner}"))).unwrap());
+        (0..FILES).for_each(|file| fs::write(second.join(format!("dir/{dir}/file{file}")), "").unwrap());
+    }
+    let over = AtomicBool::new(false);
+    let walk = || {
+        let mut walks = 0;
+        while !over.load(Ordering::Relaxed) {
+            let mut left = vec![first.join("dir")];
+            while let Some(dir) = left.pop() {
+                for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
+                    // Some are removed meanwhile.
+                    if entry.metadata().is_ok_and(|found| found.is_dir()) {
+                        left.push(entry.path());
+                    }
+                }
+            }
+            walks += 1;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        walks
+    };
+    let change = || {
+        let mut times = Vec::new();
+        for mode in [0o600, 0] {
+            for place in (0..DIRS).flat_map(|dir| (0..FILES).map(move |file| (dir, file))) {
+                let path = second.join(format!("dir/{}/file{}", place.0, place.1));
+                let begun = Instant::now();
+                match mode {
+                    0 => fs::remove_file(path).unwrap(),
+                    _ => fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap(),
+                }
+                times.push(begun.elapsed());
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        times
+    };
+    std::thread::scope(|scope| {
+        let walker = scope.spawn(walk);
+        std::thread::sleep(Duration::from_millis(500));
+        let times = change();
+        let walks = walker.join().unwrap();
+        let slow = times.iter().filter(|took| **took > SLOW).count();
+        println!("{walks} walks; {slow} of {} changes took more than {SLOW:?}: {times:?}", times.len());
+        assert!(walks > 1 && counted(&cluster, "skep_mount_leases_given_back_total") > (DIRS / 2) as f64);
+        // As many as there are directories, at least, if each of these was waited for; a busy machine may hold up some.
+        assert!(slow < DIRS / 4, "{slow} of {} changes took more than {SLOW:?}", times.len());
+    });
 }
 
 /// Goal: who opens a file whose name is replaced all the time, by the same mount and by another one, finds it, whole and old or

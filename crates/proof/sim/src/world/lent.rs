@@ -38,9 +38,19 @@ impl World {
                 return hub.fail(what);
             }
             let seat = &self.seats[at];
-            let lapses = seat.shared.borrow().leases.lapses();
+            let (lapses, counts) = {
+                let leases = &seat.shared.borrow().leases;
+                (leases.lapses(), leases.counts())
+            };
             if lapses > std::mem::replace(&mut self.seats[at].lapses, lapses) {
                 hub.coverage.hit("leases of a mount lapsed");
+            }
+            let before = std::mem::replace(&mut self.seats[at].leases, counts);
+            if counts.given_back > before.given_back {
+                hub.coverage.hit("a lease that was wanted back was given back");
+            }
+            if counts.kept > before.kept {
+                hub.coverage.hit("a lease that was wanted back was kept for its names");
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::{Canary, Options};
 use skep_client::limits::{
     AHEAD_BYTES_MAX, AHEAD_FIRST, CHANGED_MAX, IDLE_INODES_MS, KEPT_OPENS_MAX, KEPT_OPENS_MS, TOLD_AT_ONCE,
 };
-use skep_client::{Lane, Limits, Shared};
+use skep_client::{Lane, LeaseCounts, Limits, Shared};
 use skep_types::{Ino, Millis, NodeId, ShardId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -52,8 +52,10 @@ pub struct Seat {
     pub books: Vec<BookRef>,
     /// It is gone, and nobody has taken over.
     pub vacant: bool,
-    /// So often its leases had lapsed when somebody looked.
+    /// So often its leases had lapsed when somebody looked, ...
     pub lapses: u64,
+    /// ... and what else had become of some.
+    pub leases: LeaseCounts,
     /// Recalls that are to be confirmed.
     pub recalled: Recalled,
     /// What it holds, or held when somebody looked last, and what of it was to be told then.
@@ -77,6 +79,7 @@ impl World {
             books,
             vacant: true,
             lapses: 0,
+            leases: LeaseCounts::default(),
             recalled: Recalled::new(),
             held: BTreeMap::new(),
             dead_since: None,
@@ -99,7 +102,8 @@ impl World {
         let shared = Rc::new(RefCell::new(Shared::new(limits)));
         let books = {
             let seat = &mut self.seats[number];
-            (seat.lapses, seat.recalled, seat.held) = (0, Recalled::new(), BTreeMap::new());
+            (seat.lapses, seat.leases) = (0, LeaseCounts::default());
+            (seat.recalled, seat.held) = (Recalled::new(), BTreeMap::new());
             (seat.life, seat.shared, seat.vacant, seat.dead_since) = (life, shared.clone(), false, None);
             seat.books.clone()
         };

@@ -133,6 +133,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reply = reply.map_err(|refusal| refusal.status)?;
         let EventsReply { events, number } = reply.read().map_err(|refusal| refusal.status)?;
         let now = self.port.boot();
+        let is_wanted =
+            |event: &Event| matches!(event, Event::Recall(recall) if recall.wants_back == Some(true));
+        let has_mounts = events.0.iter().any(is_wanted) && self.port.has_mounts();
         let (mut asked, mut looked_at) = (false, false);
         let waits = self.shared.with(|s| {
             // The channel is the server's, whichever shard it was asked through.
@@ -149,7 +152,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 if let Event::Recall(recall) = event
                     && reply.client == s.client()
                 {
-                    s.recalled(recall, reply.node, now);
+                    s.recalled(recall, reply.node, has_mounts, now);
                 }
             }
             events.0.iter().for_each(|event| s.lock_ended(event));

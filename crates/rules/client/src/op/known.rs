@@ -366,9 +366,10 @@ impl Shared {
         self.leases.is_another(dir);
     }
 
-    /// The lease on a directory is not needed any more, as soon as the kernel uses nothing that it covers.
-    fn give_back(&mut self, dir: Ino) {
-        self.kernel.drop_all_soon(dir, false);
+    /// The lease on a directory is not needed any more, as soon as the kernel uses nothing that it covers: at once, if somebody
+    /// waits for it.
+    pub(super) fn give_back(&mut self, dir: Ino) {
+        self.kernel.drop_all_soon(dir, self.leases.is_to_confirm(dir));
         self.leases.give_back(dir);
     }
 

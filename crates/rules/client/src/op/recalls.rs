@@ -128,12 +128,21 @@ impl Shared {
         reports.map(|(_, node)| node).collect()
     }
 
-    /// A shard takes something back.
-    pub(crate) fn recalled(&mut self, recall: &Recall, node: NodeId, now: Millis) {
-        if !self.limits.leases || !self.leases.recalled(recall, node) {
+    /// A shard takes something back. `has_mounts`: something is mounted below this mount.
+    pub(crate) fn recalled(&mut self, recall: &Recall, node: NodeId, has_mounts: bool, now: Millis) {
+        let is_wanted = recall.wants_back == Some(true);
+        let gives_back = is_wanted && !self.kernel.names.outlast(recall.ino, has_mounts, now);
+        if !self.limits.leases || !self.leases.recalled(recall, gives_back, node) {
             return;
         }
+        if self.kernel.waits_in(recall.ino) {
+            // It was given back a moment ago, when nobody waited.
+            self.kernel.drop_all_soon(recall.ino, true);
+        } else if is_wanted && !gives_back {
+            self.kernel.names.is_wanted(recall.ino, now);
+        }
         match (recall.kind, &recall.name, recall.entry) {
+            _ if gives_back => self.forget_lease(recall),
             (RecallKind::Name, Some(name), entry) => {
                 // Of what is another shard's the recall does not say what the name leads to.
                 let entry = entry.or_else(|| self.leads_to(recall.ino, name.as_bytes()));
@@ -151,15 +160,18 @@ impl Shared {
                 // What its `..` leads to stands in its listing.
                 self.names.forget_parts(recall.ino);
             }
-            _ => {
-                self.kernel.drop_all_soon(recall.ino, true);
-                self.names.forget_dir(recall.ino);
-                self.kept.wants_look = true;
-                // Which entries it covers is not looked for.
-                self.acls.forget_shard(recall.shard);
-            }
+            _ => self.forget_lease(recall),
         }
         [Some(recall.ino), recall.entry].into_iter().flatten().for_each(|ino| self.acls.forget(ino));
+    }
+
+    /// Whatever it covers goes, while somebody waits.
+    fn forget_lease(&mut self, recall: &Recall) {
+        self.kernel.drop_all_soon(recall.ino, true);
+        self.names.forget_dir(recall.ino);
+        self.kept.wants_look = true;
+        // Which entries it covers is not looked for.
+        self.acls.forget_shard(recall.shard);
     }
 
     fn leads_to(&mut self, dir: Ino, name: &[u8]) -> Option<Ino> {

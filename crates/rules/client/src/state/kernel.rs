@@ -235,8 +235,12 @@ impl Kernel {
             return;
         }
         let drops = self.drops.entry(lease.shard()).or_default();
-        drops.leases.entry(lease).or_default().takes_names |= waits;
-        if !waits && until > Millis(0) {
+        let leaving = drops.leases.entry(lease).or_default();
+        if waits {
+            // From the first one on: what has gone by time until now need not.
+            *leaving = Leaving { takes_names: true, after: None };
+            drops.late.remove(&lease);
+        } else if until > Millis(0) {
             // Nobody waits: what ends at about the same time is said together.
             drops.late.insert(lease, Millis(until.0 | GIVEN_BACK_EACH_MS));
         }
@@ -519,6 +523,35 @@ mod tests {
         kernel.drop_all_soon(DIR, false);
         assert!(kernel.take_news() && kernel.next_drop(SHARD, false, NOW, &mut 9).is_none());
         assert!(kernel.is_clear(SHARD) && kernel.waits_in(DIR));
+    }
+
+    /// Goal: who comes to wait for a lease has names dropped, also those that were to go by time; and one that comes later waits for
+    /// all that still does.
+    #[test]
+    fn who_comes_to_wait_has_names_dropped_from_the_first_on() {
+        let mut kernel = Kernel::default();
+        for (name, is_dir) in [(b"a", true), (b"b", false)] {
+            kernel.names.tells((DIR, name), LeadsTo { ino: Ino(7), is_dir }, Millis(12_000));
+        }
+        let next = |kernel: &mut Kernel| match kernel.next_drop(SHARD, false, NOW, &mut 9) {
+            Some(Drop::Name(drop)) => drop,
+            other => panic!("{other:?}"),
+        };
+        kernel.drop_all_soon(DIR, false);
+        assert!(kernel.waits_in(DIR));
+        kernel.drop_all_soon(DIR, true);
+        assert!(!kernel.waits_in(DIR));
+        let first = next(&mut kernel);
+        kernel.took_late(&first, Millis(12_000));
+        // Another one comes meanwhile: what goes by time is found to do so again.
+        kernel.drop_all_soon(DIR, true);
+        assert_eq!(next(&mut kernel).name, first.name);
+        kernel.took_late(&first, Millis(12_000));
+        let second = next(&mut kernel);
+        kernel.took(Drop::Name(second), true);
+        assert!(kernel.next_drop(SHARD, false, NOW, &mut 9).is_none() && kernel.waits_in(DIR));
+        kernel.end_waits(Millis(12_000));
+        assert!(kernel.is_clear(SHARD) && !kernel.waits_in(DIR));
     }
 
     /// Goal: two who drop the same inode are both waited for; one whose names the kernel may miscount is told by GETATTR only;

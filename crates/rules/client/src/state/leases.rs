@@ -159,6 +159,10 @@ pub struct LeaseCounts {
     pub recalls: u64,
     /// How often all leases of a server ended at once, and there were some.
     pub lapses: u64,
+    /// Leases that were wanted back, and given back.
+    pub given_back: u64,
+    /// Those that were kept, as names would have had to be waited for.
+    pub kept: u64,
 }
 
 /// The leases of a mount.
@@ -310,8 +314,8 @@ impl Leases {
         true
     }
 
-    /// Something is taken back. `false`: by a term that has ended.
-    pub fn recalled(&mut self, recall: &Recall, node: NodeId) -> bool {
+    /// Something is taken back; `gives_back`: the lease is given back with it. `false`: by a term that has ended.
+    pub fn recalled(&mut self, recall: &Recall, gives_back: bool, node: NodeId) -> bool {
         if recall.ino.shard() != recall.shard || !self.term_is(recall.shard, recall.term, node) {
             return false;
         }
@@ -326,8 +330,12 @@ impl Leases {
             if of.held.get(&recall.ino).is_some_and(|held| held.number < recall.number) {
                 of.held.remove(&recall.ino);
             }
+        } else if gives_back && of.held.get(&recall.ino).is_none_or(|held| held.number < recall.number) {
+            self.counts.given_back += u64::from(of.held.remove(&recall.ino).is_some());
+            of.is_unknown(recall.ino, recall.number, (serial, most));
         } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
             held.since = held.since.max(recall.number + 1);
+            self.counts.kept += u64::from(recall.wants_back == Some(true));
         } else {
             // The answer that lent it was lost, or is not believed.
             of.is_unknown(recall.ino, recall.number, (serial, most));
@@ -338,6 +346,11 @@ impl Leases {
         self.news |= held_nothing;
         self.nothing_unknown_stays(node);
         true
+    }
+
+    /// Does somebody wait for something that was covered by a lease on `ino`?
+    pub fn is_to_confirm(&self, ino: Ino) -> bool {
+        self.shards.get(&ino.shard()).is_some_and(|of| of.unconfirmed.values().any(|of| *of == ino))
     }
 
     /// May what the lease on `ino` covers be told? Gives a number that is another one when all leases of the shard have

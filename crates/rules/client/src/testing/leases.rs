@@ -24,6 +24,8 @@ pub struct FakeLeases {
     pub ended: u64,
     numbers: BTreeMap<u64, u64>,
     pub held: BTreeMap<(u64, Ino), u64>,
+    /// With each recall it wants the lease back.
+    pub wants_back: bool,
     heard: BTreeMap<u64, u64>,
     pub lapses: BTreeMap<u64, u64>,
     /// Recalls that are not confirmed, and which change each is for.
@@ -100,7 +102,8 @@ impl FakeLeases {
             _ => RecallKind::Attributes,
         };
         let (shard, term) = (self.id, Term(self.term));
-        Recall { shard, term, number, ino: *ino, kind, name: name.clone(), entry: *entry }.into()
+        let wants_back = self.wants_back.then_some(true);
+        Recall { shard, term, number, ino: *ino, kind, name: name.clone(), entry: *entry, wants_back }.into()
     }
 
     /// An event that takes back all of `ino` from a mount.
@@ -110,7 +113,7 @@ impl FakeLeases {
         let asker = (0, Slot(0), Seq(number));
         self.waits.insert((mount, number), ((ino, None, None), asker));
         let (shard, term, kind) = (self.id, Term(self.term), RecallKind::Everything);
-        Recall { shard, term, number, ino, kind, name: None, entry: None }.into()
+        Recall { shard, term, number, ino, kind, name: None, entry: None, wants_back: None }.into()
     }
 
     /// Who was not heard of for too long.

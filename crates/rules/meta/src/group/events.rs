@@ -377,6 +377,7 @@ mod tests {
                         kind,
                         name: None,
                         entry: None,
+                        wants_back: None,
                     };
                     events.tell(CLIENT, recall.into());
                 }

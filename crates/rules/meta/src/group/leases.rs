@@ -152,29 +152,35 @@ impl Leases {
     /// A request is about to change these. What others may use of it is taken back first; `None`: nobody uses any of it. The
     /// recalls that go out for it.
     pub fn recall(&mut self, request: Conflict, items: &Touched) -> (Option<u64>, Vec<(ClientId, Recall)>) {
-        let mut told = Vec::new();
-        let mut awaited = Vec::new();
+        let (mut told, mut awaited, mut conflicts) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (ino, what) in items {
             self.busy.changes(*ino, request.client, request.now);
+            let is_wanted = self.busy.is_wanted(*ino, request.now);
             let is_asked = |holder: &ClientId| *holder != request.client && what.is_known_to(*holder);
             for holder in self.holders.of(*ino).filter(is_asked) {
-                // So what is kept of one inode is bounded as well.
-                let what = if self.busy.is_whole(*ino, request.now) { &What::Everything } else { what };
                 if self.recalls.is_cleared(*ino, what, holder) {
                     continue;
                 }
-                if let Some(number) = self.recalls.is_out(*ino, what, holder) {
+                // Who is to give it back need not hear of each change before he has: so what is kept of one inode is bounded.
+                let wanted = self.recalls.wanted_by(*ino, holder).filter(|_| is_wanted);
+                if let Some(number) = self.recalls.is_out(*ino, what, holder).or(wanted) {
                     awaited.push((holder, number));
                     continue;
                 }
+                let grant = self.holders.number(*ino, holder).unwrap_or_default();
+                if !(is_wanted && self.busy.is_kept(*ino, grant)) {
+                    conflicts.insert(*ino);
+                }
                 self.number += 1;
-                told.push((holder, what.recall(*ino, request.shard, request.term, self.number)));
+                let recall = what.recall(*ino, request.shard, request.term, self.number);
+                told.push((holder, Recall { wants_back: is_wanted.then_some(true), ..recall }));
                 awaited.push((holder, self.number));
-                self.recalls.told(holder, self.number, *ino, what.clone(), request.now);
+                self.recalls.told(holder, self.number, (*ino, what.clone()), is_wanted, request.now);
             }
         }
-        let taken: BTreeSet<Ino> = told.iter().map(|(_, recall): &(ClientId, Recall)| recall.ino).collect();
-        taken.into_iter().for_each(|ino| self.busy.recalls(ino, request.client, request.now));
+        conflicts
+            .into_iter()
+            .for_each(|ino| self.busy.recalls(ino, request.client, self.number, request.now));
         let id = self.recalls.wait(&request, items.iter().map(|(ino, _)| *ino), awaited);
         (id, told)
     }

@@ -79,5 +79,8 @@ record! {
         pub name: Option<Name>,
         /// The entry.
         pub entry: Option<Ino>,
+    } tags {
+        /// Others change it again and again: the lease is wanted back with it, if the holder need not wait to give it back.
+        1 => pub wants_back: Option<bool>,
     }
 }

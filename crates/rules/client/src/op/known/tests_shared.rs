@@ -95,8 +95,9 @@ fn attributes_taken_back_are_a_listing_and_an_acl() {
         kind: RecallKind::Attributes,
         name: None,
         entry: None,
+        wants_back: None,
     };
-    shared.recalled(&recall, METAD, NOW);
+    shared.recalled(&recall, METAD, false, NOW);
     assert_eq!((shared.known_part(&list, NOW), shared.known_attr(Ino(2), NOW)), (None, None));
     assert_eq!(shared.known_entry(Ino(2), b"absent", NOW), Some(None));
     assert!(shared.acls.ask(Ino(2), NOW).is_err());

@@ -476,7 +476,7 @@ fn acls_of_entries_go_with_their_directory() {
         let Event::Recall(recall) = cluster.borrow_mut().shard.leases.recall_all(1, ROOT) else { panic!() };
         match lapses {
             true => shared.all_lapses(false),
-            false => shared.recalled(&recall, METAD, now),
+            false => shared.recalled(&recall, METAD, false, now),
         }
         assert!(shared.acls.ask(ino, now).is_err());
     }

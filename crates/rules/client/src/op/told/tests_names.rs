@@ -11,7 +11,7 @@ use core::cell::RefCell;
 use core::pin::pin;
 use skep_types::{Attr, Ino, Kind, Millis, ShardId};
 use skep_wire::Message;
-use skep_wire::meta::{GetAttr, Lookup, Recalled};
+use skep_wire::meta::{Event, GetAttr, Lookup, Recall, RecallKind, Recalled};
 
 const ROOT: Ino = Ino::ROOT;
 const MOVES: RenameHow = RenameHow { no_replace: false, exchange: false };
@@ -144,6 +144,37 @@ fn names_go_with_the_lease_on_their_directory() {
     assert_eq!((dropped(&cluster).len(), cluster.borrow().bumps), (0, 0));
 }
 
+/// Goal: a lease that is wanted back goes with what is recalled; but where names of directories, or all if something is mounted,
+/// would have to be waited for, it is kept until they are over, and no more are told: nobody waits.
+#[test]
+fn a_lease_that_is_wanted_back_is_kept_while_names_would_be_waited_for() {
+    for (with_dir, has_mounts) in [(false, false), (true, false), (false, true)] {
+        let cluster = cluster();
+        let ((lane, ear), plain) = (teller(&cluster), mount(&cluster));
+        assert_eq!([shown(&lane, b"f"), shown(&lane, b"g")], [NAME_MS; 2]);
+        if with_dir {
+            make_dir(&lane, b"d");
+            assert_eq!(looked(&lane, b"d").name, NAME_MS);
+        }
+        cluster.borrow_mut().has_mounts = has_mounts;
+        cluster.borrow_mut().shard.leases.wants_back = true;
+        let begun = cluster.borrow().now;
+        renames(&plain, (b"f", b"h"), &ear);
+        let is_kept = with_dir || has_mounts;
+        let is_held = || cluster.borrow().shard.leases.held.keys().any(|(_, ino)| *ino == ROOT);
+        assert_eq!(is_held(), is_kept);
+        assert_eq!(dropped(&cluster), if is_kept { [b"f"].as_slice() } else { &[b"f", b"g"] });
+        assert_eq!(looked(&lane, b"h").name == 0, is_kept, "{with_dir} {has_mounts}");
+        assert!(cluster.borrow().now - begun < 100, "nobody waited");
+        if is_kept {
+            cluster.borrow_mut().now += NAME_MS + VALIDITY_MARGIN_MS;
+            listens(&ear);
+            renames(&plain, (b"h", b"i"), &ear);
+            assert_eq!((is_held(), cluster.borrow().bumps), (false, 0));
+        }
+    }
+}
+
 /// Goal: a lease that is given back takes no name along, and is given back when those are over.
 #[test]
 fn a_lease_is_given_back_when_names_are_over() {
@@ -161,6 +192,40 @@ fn a_lease_is_given_back_when_names_are_over() {
     cluster.borrow_mut().now += NAME_MS + VALIDITY_MARGIN_MS;
     listens(&ear);
     assert_eq!((held(), dropped(&cluster).len()), (0, 0));
+}
+
+/// Goal: whether somebody comes to wait for a lease that is being given back, or it is given back while somebody waits: names of
+/// files go one by one, and nobody waits for their time.
+#[test]
+fn who_waits_for_a_lease_that_is_given_back_waits_for_no_name() {
+    for is_asked_first in [false, true] {
+        let cluster = cluster();
+        let ((lane, ear), plain) = (teller(&cluster), mount(&cluster));
+        assert_eq!([shown(&lane, b"f"), shown(&lane, b"g")], [NAME_MS; 2]);
+        // With nothing else it would hear of nothing.
+        let dir = make_dir(&lane, b"d").ino;
+        block_on(lane.lookup(dir, b"x")).unwrap_err();
+        if is_asked_first {
+            let recall = cluster.borrow_mut().shard.leases.recall_all(1, ROOT);
+            let Event::Recall(recall) = recall else { panic!("{recall:?}") };
+            let recall = Recall { kind: RecallKind::Attributes, ..recall };
+            let now = Millis(cluster.borrow().now);
+            lane.shared.borrow_mut().recalled(&recall, METAD, false, now);
+        }
+        lane.shared.borrow_mut().give_back(ROOT);
+        listens(&ear);
+        let begun = cluster.borrow().now;
+        if !is_asked_first {
+            assert!(lane.shared.borrow().kernel.waits_in(ROOT) && dropped(&cluster).is_empty());
+            renames(&plain, (b"f", b"h"), &ear);
+        }
+        assert!(!lane.shared.borrow().kernel.waits_in(ROOT) && cluster.borrow().now - begun < 100);
+        let mut names = dropped(&cluster);
+        names.sort();
+        names.dedup();
+        assert_eq!(names, [b"f", b"g"], "{is_asked_first}");
+        assert!(!cluster.borrow().shard.leases.held.keys().any(|(_, ino)| *ino == ROOT));
+    }
 }
 
 /// Goal: after a lapse names are not dropped one by one, and nothing is said before they are over.

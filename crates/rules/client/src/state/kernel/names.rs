@@ -46,7 +46,16 @@ struct Told {
 #[derive(Debug, Default)]
 struct Dir {
     names: BTreeMap<Arc<[u8]>, Told>,
-    /// Validity of all that was told is over then.
+    /// Validity of all that was told is over then, ...
+    until: Millis,
+    /// ... and that of names that lead to directories.
+    dirs_until: Millis,
+}
+
+/// Names of a directory are told for no longer, for a while.
+#[derive(Debug, Clone, Copy)]
+struct Brief {
+    ms: u64,
     until: Millis,
 }
 
@@ -64,8 +73,8 @@ pub struct ToldNames {
     entries: u64,
     /// When all that was told of a shard is over.
     shards: BTreeMap<ShardId, Millis>,
-    /// Until then names of these directories are told for a moment only, and those of all.
-    brief: BTreeMap<Ino, Millis>,
+    brief: BTreeMap<Ino, Brief>,
+    /// Until then names of all directories are told for a moment only.
     all_brief: Millis,
     /// Directories of which names were taken back a short while ago: how often, and when last.
     contested: BTreeMap<Ino, (u32, Millis)>,
@@ -95,15 +104,26 @@ impl ToldNames {
 
     /// For how many milliseconds at most a name in the directory is told.
     pub fn most(&self, dir: Ino, now: Millis) -> u64 {
-        let is_brief = self.all_brief > now || self.brief.get(&dir).is_some_and(|until| *until > now);
-        if is_brief { STUCK_NAME_MS } else { NAME_MS }
+        let most = if self.all_brief > now { STUCK_NAME_MS } else { NAME_MS };
+        let brief = self.brief.get(&dir).filter(|brief| brief.until > now);
+        brief.map_or(most, |brief| brief.ms.min(most))
     }
 
     /// A request holds that directory while a name in it is to be dropped.
     pub fn sticks(&mut self, dir: Ino, now: Millis) {
-        self.brief.retain(|_, until| *until > now);
-        if self.brief.len() < STUCK_MAX {
-            self.brief.insert(dir, now.plus(STUCK_MS));
+        self.is_brief(dir, STUCK_NAME_MS, now);
+    }
+
+    /// The lease on it is wanted back, and kept until the names that were told are over: no more are.
+    pub fn is_wanted(&mut self, dir: Ino, now: Millis) {
+        self.is_brief(dir, 0, now);
+    }
+
+    fn is_brief(&mut self, dir: Ino, ms: u64, now: Millis) {
+        self.brief.retain(|_, brief| brief.until > now);
+        if self.brief.len() < STUCK_MAX || self.brief.contains_key(&dir) {
+            let brief = self.brief.entry(dir).or_insert(Brief { ms, until: now });
+            *brief = Brief { ms: ms.min(brief.ms), until: now.plus(STUCK_MS) };
         }
     }
 
@@ -131,6 +151,9 @@ impl ToldNames {
         let (epoch, begun) = (self.epoch, self.begun);
         let of = self.dirs.entry(dir).or_default();
         of.until = until.max(of.until);
+        if to.is_dir {
+            of.dirs_until = until.max(of.dirs_until);
+        }
         if let Some(told) = of.names.get_mut(name) {
             let is_by_this = |(of, by): &(Ino, Arc<[u8]>)| (*of, &**by) == (dir, name);
             if told.to != to && self.files.get(&told.to.ino).is_some_and(is_by_this) {
@@ -197,6 +220,12 @@ impl ToldNames {
     /// The same of all names of a directory.
     pub fn all_valid_until(&self, dir: Ino) -> Millis {
         self.dirs.get(&dir).map_or(Millis(0), |dir| dir.until)
+    }
+
+    /// Would who gives back a lease have to wait for names of that directory, which are not taken from who uses them? Those that
+    /// lead to directories, or to `all` if something may be mounted there.
+    pub fn outlast(&self, dir: Ino, all: bool, now: Millis) -> bool {
+        self.dirs.get(&dir).is_some_and(|dir| if all { dir.until } else { dir.dirs_until } > now)
     }
 
     /// And of all of a shard.

@@ -26,7 +26,7 @@ fn stamp(grants: &[(Ino, u64)], ended: u64) -> ShardStamp {
 }
 
 fn recall(ino: Ino, number: u64, kind: RecallKind) -> Recall {
-    Recall { shard: SHARD, term: Term(1), number, ino, kind, name: None, entry: None }
+    Recall { shard: SHARD, term: Term(1), number, ino, kind, name: None, entry: None, wants_back: None }
 }
 
 fn sends(leases: &mut Leases, now: u64) -> Sent {
@@ -92,7 +92,7 @@ fn an_old_server_gives_nothing() {
 fn recalls_overtake_grants() {
     let mut leases = Leases::default();
     let (slow, slower) = (sends(&mut leases, 0), sends(&mut leases, 0));
-    assert!(leases.recalled(&recall(ino(1), 5, RecallKind::Everything), NODE));
+    assert!(leases.recalled(&recall(ino(1), 5, RecallKind::Everything), false, NODE));
     leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 4)], 0), Millis(1));
     assert!(!believes(&mut leases, ino(1), 1));
     leases.is_over(SHARD, &slow);
@@ -101,12 +101,12 @@ fn recalls_overtake_grants() {
     assert_eq!(leases.shards[&SHARD].recalled.len(), 1, "another one is on its way");
     leases.is_over(SHARD, &slower);
     assert!(leases.shards[&SHARD].recalled.is_empty());
-    assert!(leases.recalled(&recall(ino(1), 7, RecallKind::Name), NODE));
+    assert!(leases.recalled(&recall(ino(1), 7, RecallKind::Name), false, NODE));
     assert!(believes(&mut leases, ino(1), 2));
     assert!(leases.keeps(ino(1), &told, Millis(2)).is_none(), "it may be what was recalled");
     let told = asks(&mut leases, 2, &[(ino(1), 8)]);
     assert!(leases.keeps(ino(1), &told, Millis(2)).is_some());
-    leases.recalled(&recall(ino(1), 9, RecallKind::Everything), NODE);
+    leases.recalled(&recall(ino(1), 9, RecallKind::Everything), false, NODE);
     asks(&mut leases, 3, &[(ino(1), 10)]);
     assert!(leases.keeps(ino(1), &told, Millis(3)).is_none(), "of a lease that has ended");
     let [(shard, report)] = leases.take_reports(NODE, |_, _| true, |_| false).try_into().unwrap();
@@ -123,7 +123,7 @@ fn what_is_refused_is_given_back_with_the_rest() {
     let mut leases = Leases::default();
     asks(&mut leases, 0, &[(ino(1), 1)]);
     let slow = sends(&mut leases, 0);
-    leases.recalled(&recall(ino(1), 3, RecallKind::Name), NODE);
+    leases.recalled(&recall(ino(1), 3, RecallKind::Name), false, NODE);
     leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 2)], 0), Millis(1));
     leases.is_over(SHARD, &slow);
     leases.give_back(ino(1));
@@ -131,10 +131,17 @@ fn what_is_refused_is_given_back_with_the_rest() {
     assert_eq!(report.back, [(ino(1), 2)]);
     asks(&mut leases, 2, &[(ino(1), 4)]);
     let everything = recall(ino(1), 5, RecallKind::Everything);
-    leases.recalled(&everything, NODE);
+    leases.recalled(&everything, false, NODE);
     asks(&mut leases, 3, &[(ino(1), 6)]);
-    leases.recalled(&everything, NODE);
+    leases.recalled(&everything, false, NODE);
     assert!(believes(&mut leases, ino(1), 3));
+    // The same of one that is wanted back.
+    let wanted = Recall { wants_back: Some(true), ..recall(ino(1), 7, RecallKind::Name) };
+    leases.recalled(&wanted, true, NODE);
+    assert!(!believes(&mut leases, ino(1), 3));
+    asks(&mut leases, 4, &[(ino(1), 8)]);
+    leases.recalled(&wanted, true, NODE);
+    assert!(believes(&mut leases, ino(1), 4));
 }
 
 /// Goal: too many recalls beside a request that hangs refuse all older grants to what was asked before, and none to others.
@@ -143,7 +150,7 @@ fn recalls_are_bounded() {
     let mut leases = Leases::default();
     let slow = sends(&mut leases, 0);
     for number in 1..=RECALLS_KEPT_MAX as u64 + 1 {
-        leases.recalled(&recall(ino(number), 1_000 + number, RecallKind::Everything), NODE);
+        leases.recalled(&recall(ino(number), 1_000 + number, RecallKind::Everything), false, NODE);
     }
     assert!(leases.shards[&SHARD].recalled.is_empty() && leases.shards[&SHARD].order.is_empty());
     leases.answered(&source(1, 1), &slow, &stamp(&[(ino(7), 1_003), (ino(8), 9_000)], 0), Millis(1));
@@ -172,7 +179,7 @@ fn terms_and_lives_end_leases() {
     assert!(!believes(&mut leases, ino(1), 11) && believes(&mut leases, there, 11));
     let [(SHARD, report)] = &leases.take_reports(NODE, |_, _| true, |_| false)[..] else { panic!() };
     assert_eq!((report.term, report.anew), (Term(2), Some(true)));
-    assert!(!leases.recalled(&recall(ino(1), 9, RecallKind::Everything), NODE), "of the term before");
+    assert!(!leases.recalled(&recall(ino(1), 9, RecallKind::Everything), false, NODE), "of the term before");
     assert_eq!(sends(&mut leases, 11).lapses, 0, "the others go on");
 
     let mut leases = Leases::default();
@@ -337,13 +344,13 @@ fn what_is_not_believed_is_given_back() {
     };
     let mut leases = Leases::default();
     let (slow, slower) = (sends(&mut leases, 0), sends(&mut leases, 0));
-    leases.recalled(&recall(ino(1), 5, RecallKind::Name), NODE);
+    leases.recalled(&recall(ino(1), 5, RecallKind::Name), false, NODE);
     assert_eq!(back(&mut leases), [(ino(1), 5)]);
     leases.take_news();
     leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 4), (ino(2), 3)], 0), Millis(1));
     assert!(leases.take_news());
     assert_eq!(back(&mut leases), [(ino(1), 4)]);
-    leases.recalled(&recall(ino(2), 6, RecallKind::Name), NODE);
+    leases.recalled(&recall(ino(2), 6, RecallKind::Name), false, NODE);
     assert_eq!(back(&mut leases), [], "it is held");
     asks(&mut leases, 3_900, &[]);
     leases.answered(&source(1, 1), &slower, &stamp(&[(ino(3), 7)], 0), Millis(4_050));
@@ -356,7 +363,9 @@ fn what_is_not_believed_is_given_back() {
 #[test]
 fn what_was_lost_ends_with_the_last_lease() {
     for ends in [
-        |leases: &mut Leases| assert!(leases.recalled(&recall(ino(1), 5, RecallKind::Everything), NODE)),
+        |leases: &mut Leases| {
+            assert!(leases.recalled(&recall(ino(1), 5, RecallKind::Everything), false, NODE))
+        },
         |leases: &mut Leases| leases.give_back(ino(1)),
     ] {
         let mut leases = Leases::default();

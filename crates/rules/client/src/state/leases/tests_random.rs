@@ -98,7 +98,8 @@ impl Bed {
             }
             17..19 => {
                 if let Some(recall) = Self::take(&mut self.rng, &mut self.recalls) {
-                    self.leases.recalled(&recall, NODE);
+                    let gives_back = recall.wants_back == Some(true) && self.rng.below(2) == 0;
+                    self.leases.recalled(&recall, gives_back, NODE);
                 }
             }
             19 => {
@@ -155,17 +156,22 @@ impl Bed {
 
     fn recall(&mut self, at: usize, ino: Ino) {
         let server = &mut self.shards[at];
-        if server.table.remove(&ino).is_some() {
+        if server.table.contains_key(&ino) {
             server.numbers += 1;
             server.waits.insert(server.numbers, ino);
+            let is_whole = self.rng.below(2) == 0;
+            if is_whole {
+                server.table.remove(&ino);
+            }
             self.recalls.push(Recall {
                 shard: Self::shard(at),
                 term: Term(server.term),
                 number: server.numbers,
                 ino,
-                kind: RecallKind::Everything,
+                kind: if is_whole { RecallKind::Everything } else { RecallKind::Attributes },
                 name: None,
                 entry: None,
+                wants_back: (!is_whole).then_some(true),
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Inodes that several clients keep changing. Who has one and does not look at it any more loses it as a whole, so that
+//! Inodes that several clients keep changing. Who has one and does not look at it any more is to give it back, so that
 //! whoever changes it is alone with it. Where others come back for it all the same, nobody is lent it for a while: a change
 //! then costs no more than without leases.
 
@@ -18,7 +18,7 @@ const HALF_MS: u64 = 2_500;
 const LEFT: [u64; 11] =
     [65_536, 61_147, 57_052, 53_232, 49_667, 46_341, 43_238, 40_342, 37_641, 35_120, 32_768];
 const STEP_MS: u64 = HALF_MS / 10;
-/// So often is an inode taken back as a whole before it is busy.
+/// So often is an inode wanted back before it is busy.
 const CHANCES: u64 = 2;
 /// So many are looked at for one that may be forgotten.
 const LOOKS: usize = 8;
@@ -35,6 +35,8 @@ struct Heat {
     changed_by: ClientId,
     /// Somebody else asked since: with a lease the next change would have to be told to him.
     asked: bool,
+    /// Number of the last recall by which it was wanted back of somebody who had come for it since the one before.
+    wanted: u64,
 }
 
 impl Heat {
@@ -55,8 +57,8 @@ fn counts(ms: u64) -> u64 {
 
 #[derive(Debug)]
 pub struct Busy {
-    /// With so much heat an inode is taken back as a whole.
-    whole_at: u64,
+    /// With so much heat an inode is wanted back.
+    wanted_at: u64,
     /// With so much it is busy.
     at: u64,
     inos: BTreeMap<Ino, Heat>,
@@ -75,12 +77,12 @@ impl Default for Busy {
 impl Busy {
     /// With so many recalls at once an inode is busy.
     pub fn new(at: u64) -> Self {
-        let whole_at = at.saturating_sub(CHANCES) * HOT;
-        Self { whole_at, at: at * HOT, inos: BTreeMap::new(), order: VecDeque::new(), until: Millis(0) }
+        let wanted_at = at.saturating_sub(CHANCES) * HOT;
+        Self { wanted_at, at: at * HOT, inos: BTreeMap::new(), order: VecDeque::new(), until: Millis(0) }
     }
 
-    /// Something is taken back for `client`.
-    pub fn recalls(&mut self, ino: Ino, client: ClientId, now: Millis) {
+    /// Something is taken back for `client`, by recalls up to this number.
+    pub fn recalls(&mut self, ino: Ino, client: ClientId, number: u64, now: Millis) {
         if !self.inos.contains_key(&ino) {
             if self.inos.len() >= BUSY_MAX {
                 self.forget_one(now);
@@ -88,11 +90,20 @@ impl Busy {
             self.order.push_back(ino);
         }
         let (of, until, waited) = (0, Millis(0), (Millis(0), Millis(0)));
-        let new = Heat { of, at: now, until, waited, changed_by: client, asked: false };
+        let new = Heat { of, at: now, until, waited, changed_by: client, asked: false, wanted: 0 };
+        let is_wanted = self.is_wanted(ino, now);
         let heat = self.inos.entry(ino).or_insert(new);
         heat.changed_by = client;
+        if is_wanted {
+            heat.wanted = number;
+        }
         let of = heat.now(now) + HOT;
         self.heats(ino, of, now);
+    }
+
+    /// Was it lent by this grant before it was wanted back? Who still keeps it then is not another conflict with each change.
+    pub fn is_kept(&self, ino: Ino, grant: u64) -> bool {
+        self.inos.get(&ino).is_some_and(|heat| grant < heat.wanted)
     }
 
     /// What was taken back at `since` was confirmed: so long changes waited for it. What several holders keep waiting at the same
@@ -131,9 +142,9 @@ impl Busy {
         self.order.pop_front().map(|old| self.inos.remove(&old));
     }
 
-    /// Is a recall to take all of it?
-    pub fn is_whole(&self, ino: Ino, now: Millis) -> bool {
-        self.is_busy(ino, now) || self.inos.get(&ino).map_or(0, |heat| heat.now(now)) >= self.whole_at
+    /// Are those who have it to give it back?
+    pub fn is_wanted(&self, ino: Ino, now: Millis) -> bool {
+        self.is_busy(ino, now) || self.inos.get(&ino).map_or(0, |heat| heat.now(now)) >= self.wanted_at
     }
 
     /// Is nobody to be lent it?
@@ -188,12 +199,12 @@ mod tests {
         let mut busy = Busy::default();
         let mut now = Millis(1_000);
         for _ in 0..100 {
-            busy.recalls(DIR, ONE, now);
+            busy.recalls(DIR, ONE, 1, now);
             now.0 += 550;
         }
         assert!(!busy.is_busy(DIR, now));
         for _ in 0..20 {
-            busy.recalls(DIR, ONE, now);
+            busy.recalls(DIR, ONE, 1, now);
             now.0 += 250;
         }
         assert!(busy.is_busy(DIR, now));
@@ -222,7 +233,7 @@ mod tests {
         {
             let (mut busy, mut now) = (Busy::default(), Millis(1_000));
             for n in 1..=waits {
-                busy.recalls(DIR, ONE, now);
+                busy.recalls(DIR, ONE, 1, now);
                 assert!(!busy.is_busy(DIR, now), "{wait} {pause} {n}");
                 now.0 += wait;
                 busy.waited(DIR, Millis(now.0 - wait), now);
@@ -233,8 +244,8 @@ mod tests {
             assert!(busy.inos[&DIR].of <= BUSY_AT * HOT);
         }
         let (mut busy, now) = (Busy::default(), Millis(1_000));
-        (0..8).for_each(|_| busy.recalls(DIR, ONE, now));
-        busy.recalls(DIR, ONE, now);
+        (0..8).for_each(|_| busy.recalls(DIR, ONE, 1, now));
+        busy.recalls(DIR, ONE, 1, now);
         busy.waited(DIR, now, now.plus(750));
         assert!(busy.is_busy(DIR, now.plus(750)));
         let mut busy = Busy::default();
@@ -248,21 +259,21 @@ mod tests {
     fn waits_at_the_same_time_are_one() {
         for confirms in [vec![1_000; 20], vec![125; 10], (1..=20).map(|n| n * 200).collect()] {
             let (mut busy, begun) = (Busy::default(), Millis(1_000));
-            busy.recalls(DIR, ONE, begun);
+            busy.recalls(DIR, ONE, 1, begun);
             for ms in &confirms {
                 busy.waited(DIR, begun, begun.plus(*ms));
             }
             let now = begun.plus(confirms[confirms.len() - 1]);
             assert!(!busy.is_busy(DIR, now), "{confirms:?}");
-            busy.recalls(DIR, ONE, now);
+            busy.recalls(DIR, ONE, 1, now);
             busy.waited(DIR, now, now.plus(1_000));
             assert!(busy.is_busy(DIR, now.plus(1_000)), "{confirms:?}");
         }
         // Changes that begin while others wait: what lies behind is a wait as well.
         let (mut busy, mut now) = (Busy::default(), Millis(1_000));
-        busy.recalls(DIR, ONE, now);
+        busy.recalls(DIR, ONE, 1, now);
         for _ in 0..4 {
-            busy.recalls(DIR, ONE, now.plus(250));
+            busy.recalls(DIR, ONE, 1, now.plus(250));
             busy.waited(DIR, now, now.plus(500));
             now.0 += 250;
         }
@@ -273,8 +284,8 @@ mod tests {
     #[test]
     fn bounded() {
         let (mut busy, now, first) = (Busy::default(), Millis(1_000), Ino(u64::MAX));
-        (0..BUSY_AT).for_each(|_| busy.recalls(first, ONE, now));
-        (0..2 * BUSY_MAX as u64).for_each(|ino| busy.recalls(Ino(ino), ONE, now));
+        (0..BUSY_AT).for_each(|_| busy.recalls(first, ONE, 1, now));
+        (0..2 * BUSY_MAX as u64).for_each(|ino| busy.recalls(Ino(ino), ONE, 1, now));
         assert_eq!((busy.inos.len(), busy.order.len(), busy.len(now)), (BUSY_MAX, BUSY_MAX, 1));
         assert!(busy.is_busy(first, now));
     }

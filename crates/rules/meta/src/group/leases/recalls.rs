@@ -27,6 +27,8 @@ struct Told {
     ino: Ino,
     what: What,
     at: Millis,
+    /// The lease is wanted back with it.
+    wants_back: bool,
     /// Waits for it.
     waits: Vec<u64>,
 }
@@ -46,6 +48,8 @@ pub struct Recalls {
     /// The recall that is out; `None`: it was confirmed, and nobody was given anything of it since.
     parts: BTreeMap<(Ino, What, ClientId), Option<u64>>,
     blocked: BTreeMap<Ino, Blocked>,
+    /// Those that are out by which a lease is wanted back: one for each.
+    wanted: BTreeMap<(Ino, ClientId), u64>,
     /// For each wait: its shard, and how many recalls it waits for.
     left: BTreeMap<u64, (ShardId, usize)>,
     next: u64,
@@ -70,10 +74,25 @@ impl Recalls {
         self.parts.get(&(ino, what.clone(), holder)).copied().flatten()
     }
 
-    pub fn told(&mut self, holder: ClientId, number: u64, ino: Ino, what: What, at: Millis) {
+    /// The recall by which this holder was told that the lease is wanted back, whatever else it names.
+    pub fn wanted_by(&self, ino: Ino, holder: ClientId) -> Option<u64> {
+        self.wanted.get(&(ino, holder)).copied()
+    }
+
+    pub fn told(
+        &mut self,
+        holder: ClientId,
+        number: u64,
+        (ino, what): (Ino, What),
+        wants_back: bool,
+        at: Millis,
+    ) {
         self.blocked.entry(ino).or_default().out += 1;
         self.parts.insert((ino, what.clone(), holder), Some(number));
-        self.told.insert((holder, number), Told { ino, what, at, waits: Vec::new() });
+        if wants_back {
+            self.wanted.insert((ino, holder), number);
+        }
+        self.told.insert((holder, number), Told { ino, what, at, wants_back, waits: Vec::new() });
     }
 
     /// The request waits for these recalls; `None`: there are none.
@@ -109,8 +128,11 @@ impl Recalls {
 
     /// What was confirmed.
     pub fn confirmed(&mut self, client: ClientId, number: u64) -> Option<(Ino, What)> {
-        let Told { ino, what, waits, .. } = self.told.remove(&(client, number))?;
+        let Told { ino, what, wants_back, waits, .. } = self.told.remove(&(client, number))?;
         self.parts.insert((ino, what.clone(), client), None);
+        if wants_back {
+            self.wanted.remove(&(ino, client));
+        }
         for id in waits {
             if let Some((shard, left)) = self.left.get_mut(&id) {
                 *left -= 1;
@@ -212,6 +234,9 @@ impl Recalls {
             number.map(|number| (*ino, what.clone(), *client, number))
         });
         assert_eq!(out, parts.collect());
+        let wanted = self.told.iter().filter(|(_, told)| told.wants_back);
+        let wanted = wanted.map(|((client, number), told)| ((told.ino, *client), *number));
+        assert_eq!(self.wanted, wanted.collect());
         for (ino, blocked) in &self.blocked {
             assert_eq!(blocked.out, self.told.values().filter(|told| told.ino == *ino).count());
             assert_eq!(blocked.requests, self.holds.values().filter(|inos| inos.contains(ino)).count());

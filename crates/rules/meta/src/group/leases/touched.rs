@@ -50,7 +50,7 @@ impl What {
             Self::Name(name, entry) => (RecallKind::Name, Some(name.clone()), *entry),
             Self::Everything => (RecallKind::Everything, None, None),
         };
-        Recall { shard, term, number, ino, kind, name, entry }
+        Recall { shard, term, number, ino, kind, name, entry, wants_back: None }
     }
 
     /// May this holder of a lease on the inode know it?

@@ -48,7 +48,7 @@ impl Mount {
         }
     }
 
-    fn drop(&mut self, recall: &Recall) {
+    fn drop(&mut self, recall: &Recall, all: bool) {
         let refused = self.refused.entry(recall.ino).or_default();
         *refused = recall.number.max(*refused);
         let goes = |what: &What| match (recall.kind, what) {
@@ -56,7 +56,7 @@ impl Mount {
             (_, What::Name(name, _)) => recall.name.as_ref() == Some(name),
             _ => false,
         };
-        self.facts.retain(|(ino, what)| *ino != recall.ino || !goes(what));
+        self.facts.retain(|(ino, what)| *ino != recall.ino || !(all || goes(what)));
     }
 }
 
@@ -69,13 +69,16 @@ struct Bed {
     mounts: [Mount; 4],
     answers: Vec<Answer>,
     recalls: Vec<(usize, Recall)>,
-    words: Vec<(usize, u64)>,
+    /// What a mount has dropped, and what it gives back with that.
+    words: Vec<(usize, u64, Option<Ino>)>,
     /// Changes that wait.
     waiting: VecDeque<(u64, usize, (Ino, What))>,
     state: u64,
     changes: usize,
     passed: usize,
     silent: usize,
+    given_back: usize,
+    kept: usize,
 }
 
 impl Bed {
@@ -171,13 +174,21 @@ impl Bed {
                 if let Some((client, recall)) =
                     self.some(|bed| &mut bed.recalls, |bed, (client, _)| bed.runs(*client))
                 {
-                    self.mounts[client].drop(&recall);
-                    self.words.push((client, recall.number));
+                    let is_wanted = recall.wants_back == Some(true);
+                    let gives_back = is_wanted && self.draw(2) == 0;
+                    self.given_back += usize::from(gives_back);
+                    self.kept += usize::from(is_wanted && !gives_back);
+                    self.mounts[client].drop(&recall, gives_back);
+                    self.words.push((client, recall.number, gives_back.then_some(recall.ino)));
                 }
             }
             8 => {
-                if let Some((client, number)) = self.some(|bed| &mut bed.words, |_, _| true) {
-                    self.table.leases.confirmed(ClientId(client as u64), number, self.table.now);
+                if let Some((client, number, back)) = self.some(|bed| &mut bed.words, |_, _| true) {
+                    let client = ClientId(client as u64);
+                    self.table.leases.confirmed(client, number, self.table.now);
+                    if let Some(ino) = back {
+                        self.table.leases.give_back(client, ino, number);
+                    }
                 }
             }
             _ => {
@@ -208,7 +219,7 @@ impl Bed {
 /// that others go on without him.
 #[test]
 fn nobody_uses_what_others_change() {
-    let (mut changes, mut passed, mut silent) = (0, 0, 0);
+    let (mut changes, mut passed, mut silent, mut given_back, mut kept) = (0, 0, 0, 0, 0);
     for seed in 0..200 {
         let mut bed = Bed {
             table: Table::new(),
@@ -221,12 +232,16 @@ fn nobody_uses_what_others_change() {
             changes: 0,
             passed: 0,
             silent: 0,
+            given_back: 0,
+            kept: 0,
         };
         bed.mounts.iter_mut().for_each(|mount| mount.until = Millis(u64::MAX));
         (0..1_500).for_each(|_| bed.step());
         changes += bed.changes;
         passed += bed.passed;
         silent += bed.silent;
+        (given_back, kept) = (given_back + bed.given_back, kept + bed.kept);
     }
     assert!(changes > 10_000 && passed > 30 && silent > 3_000, "{changes} {passed} {silent}");
+    assert!(given_back > 300 && kept > 300, "{given_back} {kept}");
 }
