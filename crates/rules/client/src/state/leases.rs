@@ -20,7 +20,7 @@ use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use skep_types::{Attr, Incarnation, Ino, LogIndex, Millis, NodeId, ShardId, Slot, Term};
-use skep_wire::meta::{Grant, Recall, RecallKind, Recalled, ShardStamp};
+use skep_wire::meta::{Grant, Recalled, ShardStamp};
 
 /// A server that renews nothing is asked to begin anew at most so often, in milliseconds.
 const ANEW_MS: u64 = 1_000;
@@ -312,45 +312,6 @@ impl Leases {
         (of.term, of.node, of.is_to_hear) = (term, node, true);
         self.news = true;
         true
-    }
-
-    /// Something is taken back; `gives_back`: the lease is given back with it. `false`: by a term that has ended.
-    pub fn recalled(&mut self, recall: &Recall, gives_back: bool, node: NodeId) -> bool {
-        if recall.ino.shard() != recall.shard || !self.term_is(recall.shard, recall.term, node) {
-            return false;
-        }
-        let (serial, forgets, most) = (self.serial, self.forgets_recalls, self.recalls_kept());
-        let of = self.shards.entry(recall.shard).or_default();
-        if !forgets {
-            of.refuse(recall.ino, recall.number, (serial, most));
-        }
-        let held_nothing = of.held.is_empty();
-        if recall.kind == RecallKind::Everything {
-            // It may be told twice, and something be lent in between.
-            if of.held.get(&recall.ino).is_some_and(|held| held.number < recall.number) {
-                of.held.remove(&recall.ino);
-            }
-        } else if gives_back && of.held.get(&recall.ino).is_none_or(|held| held.number < recall.number) {
-            self.counts.given_back += u64::from(of.held.remove(&recall.ino).is_some());
-            of.is_unknown(recall.ino, recall.number, (serial, most));
-        } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
-            held.since = held.since.max(recall.number + 1);
-            self.counts.kept += u64::from(recall.wants_back == Some(true));
-        } else {
-            // The answer that lent it was lost, or is not believed.
-            of.is_unknown(recall.ino, recall.number, (serial, most));
-        }
-        if of.unconfirmed.insert(recall.number, recall.ino).is_none() {
-            self.counts.recalls += 1;
-        }
-        self.news |= held_nothing;
-        self.nothing_unknown_stays(node);
-        true
-    }
-
-    /// Does somebody wait for something that was covered by a lease on `ino`?
-    pub fn is_to_confirm(&self, ino: Ino) -> bool {
-        self.shards.get(&ino.shard()).is_some_and(|of| of.unconfirmed.values().any(|of| *of == ino))
     }
 
     /// May what the lease on `ino` covers be told? Gives a number that is another one when all leases of the shard have

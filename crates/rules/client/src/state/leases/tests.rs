@@ -3,7 +3,7 @@
 use super::*;
 use crate::limits::DOUBTS_MAX;
 use alloc::vec;
-use skep_wire::meta::{LeaseKind, LeaseTime};
+use skep_wire::meta::{LeaseKind, LeaseTime, Recall, RecallKind};
 
 const SHARD: ShardId = ShardId(3);
 const NODE: NodeId = NodeId(1);

@@ -2,7 +2,7 @@
 //! fault on purpose it does not.
 
 use super::*;
-use skep_wire::meta::{LeaseKind, LeaseTime};
+use skep_wire::meta::{LeaseKind, LeaseTime, Recall, RecallKind};
 
 const NODE: NodeId = NodeId(1);
 const T: u64 = 400;
