@@ -135,10 +135,11 @@ impl Shared {
         if !self.limits.leases || !self.leases.recalled(recall, gives_back, node) {
             return;
         }
-        if self.kernel.waits_in(recall.ino) {
-            // It was given back a moment ago, when nobody waited.
+        if self.kernel.waits_in(recall.ino) && !self.leases.has(recall.ino) {
+            // It was given back a moment ago, when nobody waited. (Of one that is held less than all is to go.)
             self.kernel.drop_all_soon(recall.ino, true);
-        } else if is_wanted && !gives_back {
+        }
+        if is_wanted && !gives_back {
             self.kernel.names.is_wanted(recall.ino, now);
         }
         match (recall.kind, &recall.name, recall.entry) {

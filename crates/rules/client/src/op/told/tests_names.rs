@@ -228,6 +228,24 @@ fn who_waits_for_a_lease_that_is_given_back_waits_for_no_name() {
     }
 }
 
+/// Goal: what is recalled of a lease that is held takes no other names along, though some in its directory go by time: else who goes
+/// on recalling would have who waited first wait for names that were told later.
+#[test]
+fn names_of_a_lease_that_is_held_stay_though_others_go_by_time() {
+    let cluster = cluster();
+    let (lane, _) = teller(&cluster);
+    assert_eq!([shown(&lane, b"f"), shown(&lane, b"g")], [NAME_MS; 2]);
+    let recall = cluster.borrow_mut().shard.leases.recall_all(1, ROOT);
+    let Event::Recall(recall) = recall else { panic!("{recall:?}") };
+    let recall = Recall { kind: RecallKind::Attributes, ..recall };
+    let (now, shared) = (Millis(cluster.borrow().now), &mut lane.shared.borrow_mut());
+    shared.kernel.drop_all_soon(ROOT, false);
+    assert!(shared.leases.has(ROOT) && shared.kernel.waits_in(ROOT));
+    let until = shared.kernel.waits_until(ShardId(0));
+    shared.recalled(&recall, METAD, false, now);
+    assert_eq!(shared.kernel.waits_until(ShardId(0)), until);
+}
+
 /// Goal: after a lapse names are not dropped one by one, and nothing is said before they are over.
 #[test]
 fn a_lapse_waits_for_names() {

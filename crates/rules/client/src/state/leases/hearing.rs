@@ -73,6 +73,11 @@ impl Leases {
         true
     }
 
+    /// Is a lease on `ino` held, as far as this mount has looked?
+    pub fn has(&self, ino: Ino) -> bool {
+        self.shards.get(&ino.shard()).is_some_and(|of| of.held.contains_key(&ino))
+    }
+
     /// Does somebody wait for something that was covered by a lease on `ino`?
     pub fn is_to_confirm(&self, ino: Ino) -> bool {
         self.shards.get(&ino.shard()).is_some_and(|of| of.unconfirmed.values().any(|of| *of == ino))
