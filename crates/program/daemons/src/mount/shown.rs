@@ -137,8 +137,9 @@ impl MountPages {
         show("skep_mount_leased_pages", Kind::Gauge, pages, u64::from(checks));
         show("skep_mount_cache_bytes", Kind::Gauge, "Memory for what leases cover.", bytes as u64);
         show("skep_mount_recalls_total", Kind::Counter, "What servers took back.", counts.recalls);
-        let given_back = "Leases given back, as others change what they cover again and again.";
-        show("skep_mount_leases_given_back_total", Kind::Counter, given_back, counts.given_back);
+        let wanted =
+            "How often a whole lease was wanted back, as others change what it covers again and again.";
+        show("skep_mount_leases_wanted_total", Kind::Counter, wanted, counts.given_back + counts.kept);
         let lapses = "How often all leases of a server ended at once.";
         show("skep_mount_lapses_total", Kind::Counter, lapses, counts.lapses);
         show("skep_mount_told", Kind::Gauge, "Inodes for which the kernel may answer.", told as u64);

@@ -127,8 +127,8 @@ impl ToldNames {
         }
     }
 
-    /// A name in it is taken back. Where that goes on all of them will be, and those of directories are waited for until they
-    /// are over: from now on they are told for a moment only.
+    /// A name in it is taken back. Where that goes on the lease is wanted back, and kept until names of directories are over: from
+    /// now on they are told for a moment only, so that this is soon.
     pub fn is_contested(&mut self, dir: Ino, now: Millis) {
         if !self.contested.contains_key(&dir) && self.contested.len() >= STUCK_MAX {
             self.contested.retain(|_, (_, last)| now.since(*last) < CONTESTED_MS);

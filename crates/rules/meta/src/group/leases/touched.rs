@@ -21,7 +21,7 @@ pub enum What {
     Entry(Ino, Knows),
     /// A name in it, with its attributes and its listing; and those of what it led to, if that was no directory.
     Name(Name, Option<Ino>),
-    /// It goes, or all that is known of it.
+    /// It goes.
     Everything,
 }
 
