@@ -155,14 +155,15 @@ mod tests {
     use std::process::Command;
 
     /// Goal: a mount of the machine is not there for a test, though nobody answers for it. Method: one whose server never says
-    /// a word.
+    /// a word. Counted is the whole type: disks of the step `rigged` beside are `fuse.skep-rigged`, and nothing of Skep.
     #[test]
     fn a_test_sees_no_mount_of_others() {
         let directory = std::env::temp_dir().join(format!("skep-hung-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
         let hung = "exec 9<>/dev/fuse && mount -i -t fuse.skep nobody \"$1\" \
-            -o fd=9,rootmode=40000,user_id=0,group_id=0 && grep -c fuse.skep /proc/self/mounts";
-        let script = format!("{hung}\n{ALONE}\ngrep -c fuse.skep /proc/self/mounts");
+            -o fd=9,rootmode=40000,user_id=0,group_id=0";
+        let count = "grep -c ' fuse.skep ' /proc/self/mounts";
+        let script = format!("{hung} && {count}\n{ALONE}\n{count}");
         let mut command = Command::new("timeout");
         command.args(["60", "unshare", "--mount", "--propagation", "private", "--net", "sh", "-c"]);
         let output = command.arg(script).arg("sh").arg(&directory).output().expect("timeout");
