@@ -173,8 +173,8 @@ pub const LEASES_MAX: usize = 1 << 20;
 pub const LEASES_PER_CLIENT_MAX: usize = 1 << 18;
 /// Clients that have a lease on one inode.
 pub const LEASE_HOLDERS_MAX: usize = 256;
-/// With so many conflicts at once, or more than 2.8 a second, an inode is lent to nobody for a while. The last two of them
-/// take it back as a whole.
+/// With so many conflicts at once, or more than 2.8 a second, an inode is lent to nobody for a while. With the last two of them
+/// it is wanted back.
 pub const BUSY_AT: u64 = 10;
 /// Inodes of which it is remembered that they were taken back a short while ago.
 pub const BUSY_MAX: usize = 1 << 16;

@@ -7,7 +7,7 @@ use crate::housekeeping::is_passing;
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::{Became, Change, Found, Shared, Told};
+use crate::state::{Became, Change, Found, Shared, TakenBack, Told};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -132,18 +132,23 @@ impl Shared {
     pub(crate) fn recalled(&mut self, recall: &Recall, node: NodeId, has_mounts: bool, now: Millis) {
         let is_wanted = recall.wants_back == Some(true);
         let gives_back = is_wanted && !self.kernel.names.outlast(recall.ino, has_mounts, now);
-        if !self.limits.leases || !self.leases.recalled(recall, gives_back, node) {
+        let mut taken = if self.limits.leases {
+            self.leases.recalled(recall, gives_back, node)
+        } else {
+            TakenBack::Nothing
+        };
+        if taken == TakenBack::Nothing {
             return;
         }
         if self.kernel.waits_in(recall.ino) && !self.leases.has(recall.ino) {
             // It was given back a moment ago, when nobody waited. (Of one that is held less than all is to go.)
             self.kernel.drop_all_soon(recall.ino, true);
         }
-        if is_wanted && !gives_back {
+        if taken == TakenBack::Kept {
             self.kernel.names.is_wanted(recall.ino, now);
         }
+        // What changes goes as ever, for the kernel may use it when its time is over; the rest of a lease goes behind that.
         match (recall.kind, &recall.name, recall.entry) {
-            _ if gives_back => self.forget_lease(recall),
             (RecallKind::Name, Some(name), entry) => {
                 // Of what is another shard's the recall does not say what the name leads to.
                 let entry = entry.or_else(|| self.leads_to(recall.ino, name.as_bytes()));
@@ -161,7 +166,10 @@ impl Shared {
                 // What its `..` leads to stands in its listing.
                 self.names.forget_parts(recall.ino);
             }
-            _ => self.forget_lease(recall),
+            _ => taken = TakenBack::All,
+        }
+        if taken == TakenBack::All {
+            self.forget_lease(recall);
         }
         [Some(recall.ino), recall.entry].into_iter().flatten().for_each(|ino| self.acls.forget(ino));
     }

@@ -11,7 +11,7 @@ mod tests;
 #[cfg(test)]
 mod tests_random;
 
-pub use hearing::Heard;
+pub use hearing::{Heard, TakenBack};
 pub use own::{Became, Change, OwnChanges};
 
 use super::Found;

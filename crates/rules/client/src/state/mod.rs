@@ -49,7 +49,7 @@ pub use inode::{Inline, Inode, Uncut, Unsynced};
 pub use inodes::Inodes;
 pub use kept::{Kept, LOOKS_AT_ONCE};
 pub use kernel::{AttrsBy, Drop, Kernel, LeadsTo, NameDrop};
-pub use leases::{Became, Change, Heard, LeaseCounts, Leases, OwnChanges, Sent, Source, Told};
+pub use leases::{Became, Change, Heard, LeaseCounts, Leases, OwnChanges, Sent, Source, TakenBack, Told};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use losses::Losses;
 pub(crate) use losses::Seen;

@@ -161,13 +161,15 @@ impl Leases {
                 if self.recalls.is_cleared(*ino, what, holder) {
                     continue;
                 }
+                let grant = self.holders.number(*ino, holder).unwrap_or_default();
+                let is_overdue = is_wanted && self.busy.is_overdue(*ino, grant, request.now);
+                let what = if is_overdue { &What::Everything } else { what };
                 // Who is to give it back need not hear of each change before he has: so what is kept of one inode is bounded.
                 let wanted = self.recalls.wanted_by(*ino, holder).filter(|_| is_wanted);
                 if let Some(number) = self.recalls.is_out(*ino, what, holder).or(wanted) {
                     awaited.push((holder, number));
                     continue;
                 }
-                let grant = self.holders.number(*ino, holder).unwrap_or_default();
                 if !(is_wanted && self.busy.is_kept(*ino, grant)) {
                     conflicts.insert(*ino);
                 }

@@ -253,11 +253,11 @@ impl ToldNames {
         Some(key)
     }
 
-    /// The name behind `after` in a directory.
+    /// The name behind `after` in a directory that nobody is about to have dropped.
     pub fn next(&self, dir: Ino, after: Option<&[u8]>) -> Option<Arc<[u8]>> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut names = self.dirs.get(&dir)?.names.range::<[u8], _>((from, Bound::Unbounded));
-        names.next().map(|(name, _)| name.clone())
+        names.find(|(_, told)| told.dropping == 0).map(|(name, _)| name.clone())
     }
 
     /// It uses it no more.

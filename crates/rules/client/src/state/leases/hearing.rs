@@ -1,7 +1,7 @@
 //! Which servers a mount asks what they take back, what it tells them, and what is done so that no shard counts a lease of which
 //! the mount does not know: others would wait for it.
 
-use super::{ANEW_MS, Group, Leases, NO_DIR, Sent};
+use super::{ANEW_MS, Group, Leases, NO_DIR, OfShard, Sent};
 use crate::limits::{EVENTS_HELD_MS, PUT_LEFT_MS};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -14,6 +14,19 @@ pub struct Heard {
     pub shard: ShardId,
     node: NodeId,
     breaks: u64,
+}
+
+/// What a recall took of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakenBack {
+    /// It is of a term that has ended.
+    Nothing,
+    /// What it names, ...
+    Part,
+    /// ... of one that is wanted back, and kept for the moment.
+    Kept,
+    /// Whatever the lease covered.
+    All,
 }
 
 impl Leases {
@@ -39,13 +52,15 @@ impl Leases {
         group.is_some_and(|group| group.until > now)
     }
 
-    /// Something is taken back; `gives_back`: the lease is given back with it. `false`: by a term that has ended.
-    pub fn recalled(&mut self, recall: &Recall, gives_back: bool, node: NodeId) -> bool {
+    /// Something is taken back; `gives_back`: the lease is given back with it.
+    pub fn recalled(&mut self, recall: &Recall, gives_back: bool, node: NodeId) -> TakenBack {
         if recall.ino.shard() != recall.shard || !self.term_is(recall.shard, recall.term, node) {
-            return false;
+            return TakenBack::Nothing;
         }
         let (serial, forgets, most) = (self.serial, self.forgets_recalls, self.recalls_kept());
         let of = self.shards.entry(recall.shard).or_default();
+        let is_again = of.unconfirmed.contains_key(&recall.number);
+        let mut taken = if recall.kind == RecallKind::Everything { TakenBack::All } else { TakenBack::Part };
         if !forgets {
             of.refuse(recall.ino, recall.number, (serial, most));
         }
@@ -56,21 +71,25 @@ impl Leases {
                 of.held.remove(&recall.ino);
             }
         } else if gives_back && of.held.get(&recall.ino).is_none_or(|held| held.number < recall.number) {
+            taken = TakenBack::All;
             self.counts.given_back += u64::from(of.held.remove(&recall.ino).is_some());
             of.is_unknown(recall.ino, recall.number, (serial, most));
         } else if let Some(held) = of.held.get_mut(&recall.ino).filter(|_| !forgets) {
             held.since = held.since.max(recall.number + 1);
-            self.counts.kept += u64::from(recall.wants_back == Some(true));
+            // One that is lent anew is not what was wanted.
+            if recall.wants_back == Some(true) && held.number < recall.number {
+                taken = TakenBack::Kept;
+                self.counts.kept += u64::from(!is_again);
+            }
         } else {
             // The answer that lent it was lost, or is not believed.
             of.is_unknown(recall.ino, recall.number, (serial, most));
         }
-        if of.unconfirmed.insert(recall.number, recall.ino).is_none() {
-            self.counts.recalls += 1;
-        }
+        self.counts.recalls += u64::from(!is_again);
+        of.unconfirmed.insert(recall.number, recall.ino);
         self.news |= held_nothing;
         self.nothing_unknown_stays(node);
-        true
+        taken
     }
 
     /// Is a lease on `ino` held, as far as this mount has looked?
@@ -151,9 +170,9 @@ impl Leases {
         shards.filter(|of| !of.held.is_empty() || of.has_report()).map(|of| of.node).collect()
     }
 
-    /// Is `node` to be asked for events: because something of it is held, or once?
+    /// Is `node` to be asked for events: because it counts something as held, or once?
     pub fn asks(&self, node: NodeId) -> bool {
-        self.asks_once(node) || self.holds(node)
+        self.nodes_asked().contains(&node)
     }
 
     /// Is it to be asked to learn that this mount listens? That is not waited for.
@@ -163,7 +182,9 @@ impl Leases {
 
     /// Those of [`Leases::asks`].
     pub fn nodes_asked(&self) -> BTreeSet<NodeId> {
-        let held = self.shards.values().filter(|of| !of.held.is_empty()).map(|of| of.node);
+        // What is given back is still taken back as long as the shard has not heard of it.
+        let counts = |of: &&OfShard| !of.held.is_empty() || !of.back.is_empty();
+        let held = self.shards.values().filter(counts).map(|of| of.node);
         let once = self.groups.iter().filter(|(_, group)| group.is_to_ask).map(|(node, _)| *node);
         held.chain(once).collect()
     }

@@ -92,7 +92,8 @@ fn an_old_server_gives_nothing() {
 fn recalls_overtake_grants() {
     let mut leases = Leases::default();
     let (slow, slower) = (sends(&mut leases, 0), sends(&mut leases, 0));
-    assert!(leases.recalled(&recall(ino(1), 5, RecallKind::Everything), false, NODE));
+    let recalled = leases.recalled(&recall(ino(1), 5, RecallKind::Everything), false, NODE);
+    assert_eq!(recalled, TakenBack::All);
     leases.answered(&source(1, 1), &slow, &stamp(&[(ino(1), 4)], 0), Millis(1));
     assert!(!believes(&mut leases, ino(1), 1));
     leases.is_over(SHARD, &slow);
@@ -101,7 +102,7 @@ fn recalls_overtake_grants() {
     assert_eq!(leases.shards[&SHARD].recalled.len(), 1, "another one is on its way");
     leases.is_over(SHARD, &slower);
     assert!(leases.shards[&SHARD].recalled.is_empty());
-    assert!(leases.recalled(&recall(ino(1), 7, RecallKind::Name), false, NODE));
+    assert_eq!(leases.recalled(&recall(ino(1), 7, RecallKind::Name), false, NODE), TakenBack::Part);
     assert!(believes(&mut leases, ino(1), 2));
     assert!(leases.keeps(ino(1), &told, Millis(2)).is_none(), "it may be what was recalled");
     let told = asks(&mut leases, 2, &[(ino(1), 8)]);
@@ -137,11 +138,15 @@ fn what_is_refused_is_given_back_with_the_rest() {
     assert!(believes(&mut leases, ino(1), 3));
     // The same of one that is wanted back.
     let wanted = Recall { wants_back: Some(true), ..recall(ino(1), 7, RecallKind::Name) };
-    leases.recalled(&wanted, true, NODE);
+    assert_eq!(leases.recalled(&wanted, true, NODE), TakenBack::All);
     assert!(!believes(&mut leases, ino(1), 3));
     asks(&mut leases, 4, &[(ino(1), 8)]);
-    leases.recalled(&wanted, true, NODE);
+    assert_eq!(leases.recalled(&wanted, true, NODE), TakenBack::Part);
     assert!(believes(&mut leases, ino(1), 4));
+    // One that is kept counts once.
+    let wanted = Recall { wants_back: Some(true), ..recall(ino(1), 9, RecallKind::Name) };
+    assert_eq!([(); 2].map(|()| leases.recalled(&wanted, false, NODE)), [TakenBack::Kept; 2]);
+    assert_eq!((leases.counts.given_back, leases.counts.kept), (1, 1));
 }
 
 /// Goal: too many recalls beside a request that hangs refuse all older grants to what was asked before, and none to others.
@@ -179,7 +184,8 @@ fn terms_and_lives_end_leases() {
     assert!(!believes(&mut leases, ino(1), 11) && believes(&mut leases, there, 11));
     let [(SHARD, report)] = &leases.take_reports(NODE, |_, _| true, |_| false)[..] else { panic!() };
     assert_eq!((report.term, report.anew), (Term(2), Some(true)));
-    assert!(!leases.recalled(&recall(ino(1), 9, RecallKind::Everything), false, NODE), "of the term before");
+    let recalled = leases.recalled(&recall(ino(1), 9, RecallKind::Everything), false, NODE);
+    assert_eq!(recalled, TakenBack::Nothing, "of the term before");
     assert_eq!(sends(&mut leases, 11).lapses, 0, "the others go on");
 
     let mut leases = Leases::default();
@@ -364,7 +370,7 @@ fn what_is_not_believed_is_given_back() {
 fn what_was_lost_ends_with_the_last_lease() {
     for ends in [
         |leases: &mut Leases| {
-            assert!(leases.recalled(&recall(ino(1), 5, RecallKind::Everything), false, NODE))
+            leases.recalled(&recall(ino(1), 5, RecallKind::Everything), false, NODE);
         },
         |leases: &mut Leases| leases.give_back(ino(1)),
     ] {

@@ -20,12 +20,14 @@ const LEFT: [u64; 11] =
 const STEP_MS: u64 = HALF_MS / 10;
 /// So often is an inode wanted back before it is busy.
 const CHANCES: u64 = 2;
+/// Who was told that it is wanted back, and has it still after so long, does not know what that means, or cannot do it.
+const KEPT_MS: u64 = 1_500;
 /// So many are looked at for one that may be forgotten.
 const LOOKS: usize = 8;
 /// So long after the last conflict it is busy no more.
 const QUIET_MS: u64 = 10_000;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Heat {
     of: u64,
     at: Millis,
@@ -35,8 +37,10 @@ struct Heat {
     changed_by: ClientId,
     /// Somebody else asked since: with a lease the next change would have to be told to him.
     asked: bool,
-    /// Number of the last recall by which it was wanted back of somebody who had come for it since the one before.
+    /// Number of the last recall by which it was wanted back of somebody who had come for it since the one before, ...
     wanted: u64,
+    /// ... and since when that goes on.
+    wanted_since: Millis,
 }
 
 impl Heat {
@@ -89,12 +93,19 @@ impl Busy {
             }
             self.order.push_back(ino);
         }
-        let (of, until, waited) = (0, Millis(0), (Millis(0), Millis(0)));
-        let new = Heat { of, at: now, until, waited, changed_by: client, asked: false, wanted: 0 };
+        let new = Heat { at: now, changed_by: client, ..Heat::default() };
         let is_wanted = self.is_wanted(ino, now);
         let heat = self.inos.entry(ino).or_insert(new);
         heat.changed_by = client;
+        if now.since(heat.at) >= KEPT_MS {
+            // Who kept it then had no more reason to give it back.
+            heat.wanted = 0;
+        }
         if is_wanted {
+            // Whoever had it for that long has just been told to give up all of it.
+            if heat.wanted == 0 || now.since(heat.wanted_since) >= KEPT_MS {
+                heat.wanted_since = now;
+            }
             heat.wanted = number;
         }
         let of = heat.now(now) + HOT;
@@ -104,6 +115,12 @@ impl Busy {
     /// Was it lent by this grant before it was wanted back? Who still keeps it then is not another conflict with each change.
     pub fn is_kept(&self, ino: Ino, grant: u64) -> bool {
         self.inos.get(&ino).is_some_and(|heat| grant < heat.wanted)
+    }
+
+    /// Was that so long ago that it is to be taken from him, whatever he waits for?
+    pub fn is_overdue(&self, ino: Ino, grant: u64, now: Millis) -> bool {
+        let is_overdue = |heat: &Heat| grant < heat.wanted && now.since(heat.wanted_since) >= KEPT_MS;
+        self.inos.get(&ino).is_some_and(is_overdue)
     }
 
     /// What was taken back at `since` was confirmed: so long changes waited for it. What several holders keep waiting at the same

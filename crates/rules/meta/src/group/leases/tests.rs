@@ -391,6 +391,49 @@ fn who_looks_no_more_loses_it_and_who_changes_keeps_it() {
     table.leases.check();
 }
 
+/// Goal: who goes on keeping what is wanted back is to give up all of it after a while, also when others come for it and give it
+/// back; one who keeps it for long because nobody changed anything is asked as before.
+#[test]
+fn who_keeps_what_is_wanted_back_loses_it() {
+    for others in [false, true] {
+        let mut table = Table::new();
+        table.ask(2, dir(7)).0.unwrap();
+        let mut wanted = Vec::new();
+        for n in 0..200 {
+            let (_, recalls) = table.recall(100 + n, 1, &[(dir(7), name(&alloc::format!("n{n}")))]);
+            for (client, recall) in recalls {
+                if client == 2 {
+                    wanted.extend(recall.wants_back.map(|_| (table.now, recall.kind)));
+                    table.leases.confirmed(ClientId(2), recall.number, table.now);
+                } else {
+                    table.obeys(client, &recall);
+                }
+            }
+            table.leases.take_over();
+            table.leases.release(100 + n);
+            table.leases.check();
+            if others && n % 10 == 0 {
+                table.ask(3, dir(7));
+            }
+            // Often at first, as it is wanted only then; and later often enough.
+            table.now.0 += if n < 8 { 1 } else { 80 };
+            if n == 20 {
+                assert!(table.leases.has(ClientId(2), dir(7)));
+                table.now.0 += 60_000;
+                (0..7).for_each(|n| _ = table.leases.busy.recalls(dir(7), ClientId(1), n, table.now));
+            }
+        }
+        assert!(!table.leases.has(ClientId(2), dir(7)));
+        let last = wanted.len() - 1;
+        let all = wanted.iter().position(|(_, kind)| *kind == RecallKind::Everything);
+        assert_eq!(all, Some(last), "{wanted:?}");
+        let again = wanted.iter().find(|(at, _)| *at >= Millis(60_000)).unwrap();
+        assert_eq!(again.1, RecallKind::Name);
+        let kept = wanted[last].0.since(again.0);
+        assert!((1_500..4_000).contains(&kept), "{kept}");
+    }
+}
+
 /// Goal: it is told who keeps changes waiting for longest, for how long, and with what; nobody, when all have confirmed.
 #[test]
 fn who_holds_up_changes_is_told() {

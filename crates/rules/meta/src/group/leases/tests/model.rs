@@ -184,6 +184,10 @@ impl Bed {
             }
             8 => {
                 if let Some((client, number, back)) = self.some(|bed| &mut bed.words, |_, _| true) {
+                    // Its answer may be lost, and it be said again, however late.
+                    if self.draw(8) == 0 {
+                        self.words.push((client, number, back));
+                    }
                     let client = ClientId(client as u64);
                     self.table.leases.confirmed(client, number, self.table.now);
                     if let Some(ino) = back {
