@@ -269,15 +269,16 @@ impl Fs {
         self.inodes.get_mut(&ino).map(Arc::make_mut).ok_or(Errno::ESTALE)
     }
 
+    /// In a directory that is gone there is no name.
     pub(crate) fn entries(&self, dir: Ino) -> Result<&BTreeMap<Name, Ino>, Errno> {
-        match &self.inode(dir)?.body {
+        match &self.inode(dir).map_err(|_| Errno::ENOENT)?.body {
             Body::Dir { entries, .. } => Ok(entries),
             _ => Err(Errno::ENOTDIR),
         }
     }
 
     pub(crate) fn entries_mut(&mut self, dir: Ino) -> Result<&mut BTreeMap<Name, Ino>, Errno> {
-        match &mut self.inode_mut(dir)?.body {
+        match &mut self.inode_mut(dir).map_err(|_| Errno::ENOENT)?.body {
             Body::Dir { entries, .. } => Ok(entries),
             _ => Err(Errno::ENOTDIR),
         }

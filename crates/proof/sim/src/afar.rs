@@ -67,7 +67,11 @@ impl Actor {
     /// What a name leads to is a directory on its shard.
     async fn is_whole(&self, ino: Ino, ground: Ground, when: &str) -> Result<(), Failed> {
         let found = self.lane.getattr(ino).await;
-        let gone = matches!(found, Err(Errno::ESTALE | Errno::ENOENT));
+        // One that was seen here is shown without links when it is gone.
+        let gone = match &found {
+            Ok(attr) => attr.nlink == 0,
+            Err(errno) => matches!(*errno, Errno::ESTALE | Errno::ENOENT),
+        };
         if gone && self.is_certain(true, ground) {
             return self
                 .fail(format!("directory {ino} on another shard {when}, and is not there: {found:?}"));

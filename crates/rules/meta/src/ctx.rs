@@ -260,19 +260,22 @@ impl<'a> Ctx<'a> {
         self.choose.dir_lock(dir).map_or(Ok(()), |txid| Err(Fail::Wait(Need::Txn(txid))))
     }
 
-    /// A directory in which a name is looked for, or ENOENT (removed, but still open), ESTALE (gone:
-    /// the kernel looks its path up again), ENOTDIR.
+    /// A directory in which a name is looked for, or ENOTDIR; ENOENT if it was removed, whoever did it: that is what a local file
+    /// system says of all names in it.
     pub fn dir(&self, ino: Ino) -> Result<Inode, Fail> {
+        let inode = self.dir_or_removed(ino)?;
+        if inode.nlink == 0 { Err(Errno::ENOENT.into()) } else { Ok(inode) }
+    }
+
+    /// The same, also one that was removed and is open still.
+    pub fn dir_or_removed(&self, ino: Ino) -> Result<Inode, Fail> {
         if !self.is_home(ino) {
             return Err(astray(ino, self.scene.shard));
         }
         self.require_unlocked(ino)?;
-        let inode = self.find_inode(ino)?.ok_or(Errno::ESTALE)?;
+        let inode = self.find_inode(ino)?.ok_or(Errno::ENOENT)?;
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR.into());
-        }
-        if inode.nlink == 0 {
-            return Err(Errno::ENOENT.into());
         }
         self.looks_at(ino);
         Ok(inode)

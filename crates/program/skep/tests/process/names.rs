@@ -2,12 +2,15 @@
 
 use super::http::{metrics, ports};
 use super::{Running, plan, start};
+use rustix::fs::{AtFlags, Dir, DirEntry, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use skep_rig::mounted_below;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -283,4 +286,59 @@ fn a_name_that_is_replaced_is_always_there() {
             });
         }
     });
+}
+
+/// Goal: what another mount has removed is for who is still in it as on a local file system: no links, and no names. So both end well
+/// when two mounts remove one tree at once, and nothing is left.
+#[test]
+fn two_mounts_remove_one_tree() {
+    const ROUNDS: usize = 3;
+    const DIRS: usize = 12;
+    let (_cluster, first, second) = two_mounts();
+    let make = |dir: &Path| {
+        for at in 0..DIRS {
+            let dir = dir.join(format!("{at}/a/b"));
+            fs::create_dir_all(&dir).unwrap();
+            dir.ancestors().take(3).for_each(|dir| fs::write(dir.join("file"), "").unwrap());
+        }
+    };
+    make(&second.join("dir/tree"));
+    let tree = first.join("dir/tree");
+    let (looked_up, made) = (tree.join("0/a"), tree.join("made"));
+    fs::create_dir(&made).unwrap();
+    let names = fs::read_dir(tree.join("1")).unwrap().map(|entry| entry.unwrap());
+    let listed = names.filter(|entry| entry.metadata().unwrap().is_dir()).map(|entry| entry.path()).next();
+    let held = [looked_up, made, listed.unwrap()].map(|path| File::open(path).unwrap());
+    fs::remove_dir_all(second.join("dir/tree")).unwrap();
+    for dir in held {
+        let found = dir.metadata().unwrap();
+        assert!(found.is_dir() && found.nlink() == 0, "{found:?}");
+        let below = |name: &str| rustix::fs::openat(&dir, name, OFlags::RDONLY, Mode::empty()).map(drop);
+        assert_eq!([below("b"), below("file"), below("none")], [Err(Errno::NOENT); 3]);
+        let made = [
+            rustix::fs::mkdirat(&dir, "new", Mode::RWXU),
+            rustix::fs::openat(&dir, "new", OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).map(drop),
+            rustix::fs::unlinkat(&dir, "file", AtFlags::empty()),
+        ];
+        assert_eq!(made, [Err(Errno::NOENT); 3]);
+        let mut lines = Dir::read_from(&dir).unwrap();
+        let is_dot = |line: rustix::io::Result<DirEntry>| line.unwrap().file_name().to_bytes()[0] == b'.';
+        assert!(lines.all(is_dot));
+    }
+    for round in 0..ROUNDS {
+        make(&second.join("dir/tree"));
+        let remove = |mount: &Path| {
+            let mut remove = Command::new("rm");
+            remove.arg("-rf").arg(mount.join("dir/tree")).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        // One of them begins to look before, or both at once.
+        if round % 2 == 0 {
+            Command::new("find").arg(first.join("dir/tree")).stdout(Stdio::null()).status().unwrap();
+        }
+        for removing in [remove(&first), remove(&second)] {
+            let output = removing.wait_with_output().unwrap();
+            assert!(output.status.success(), "round {round}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        assert!([&first, &second].iter().all(|mount| is_absent(&mount.join("dir/tree"))), "round {round}");
+    }
 }

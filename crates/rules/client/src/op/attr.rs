@@ -84,7 +84,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 shown.map(|attr| (attr, elsewhere))
             }
             Err(refusal) if is_gone(refusal.status) => {
-                let ghost = self.shared.with(|s| s.ghosts.get(ino).cloned());
+                let ghost = self.shared.with(|s| {
+                    s.ghosts.gone(ino);
+                    s.ghosts.get(ino).cloned()
+                });
                 ghost.map(|attr| (attr, true)).ok_or(refusal)
             }
             Err(refusal) => Err(refusal),
@@ -285,7 +288,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return match self.change_attr_once(ino, &set).await {
                 Err(refusal) if is_gone(refusal.status) => {
                     let now = self.port.wall();
-                    self.shared.with(|s| s.ghosts.set(ino, &set, now)).ok_or(refusal)
+                    let ghost = self.shared.with(|s| {
+                        s.ghosts.gone(ino);
+                        s.ghosts.set(ino, &set, now)
+                    });
+                    ghost.ok_or(refusal)
                 }
                 result => result,
             };

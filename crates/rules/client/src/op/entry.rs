@@ -130,7 +130,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             _ => {
                 let message = MakeNode { parent, name, kind, mode, umask, uid, gid, rdev };
                 let entry = self.make_entry(parent, bytes, &message).await?;
-                self.entry(entry).await
+                let attr = self.entry(entry).await?;
+                self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
+                Ok(attr)
             }
         }
     }

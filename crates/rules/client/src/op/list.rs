@@ -103,7 +103,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         loop {
             while let Some(entry) = dir.ahead.front() {
-                if !self.hand_out(entry, with_attr.then_some(dir.told), sink).await? {
+                if !self.hand_out(dir.ino, entry, with_attr.then_some(dir.told), sink).await? {
                     return Ok(());
                 }
                 dir.position = entry.cookie;
@@ -166,6 +166,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn hand_out(
         &self,
+        dir: Ino,
         entry: &DirEntry,
         with_attr: Option<u64>,
         sink: &mut impl Sink,
@@ -185,6 +186,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let now = self.port.boot();
         let is_untold = |s: &mut Shared, ino| s.inodes.get(ino).is_some_and(|inode| inode.is_untold(now));
         let attr = attr.filter(|attr| !self.shared.with(|s| is_untold(s, attr.ino)));
+        if let Some(attr) = attr.as_ref().filter(|attr| attr.kind == Kind::Dir) {
+            self.shared.with(|s| s.ghosts.listed(dir, entry.name.as_bytes(), attr));
+        }
         let line = Listed {
             name: entry.name.as_bytes(),
             ino: entry.ino,

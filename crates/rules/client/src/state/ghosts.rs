@@ -1,8 +1,9 @@
-//! Directories that this mount removed while a program is still in them.
+//! Directories that were removed, by this mount or another, while a program is still in them.
 //!
 //! Linux lets a program stay in a removed directory: `fstat` works and shows no links, and its mode, owner and times can be
 //! set. The shard has forgotten it, so the mount answers. A removal names the directory by parent and name only; which
-//! inode that was, the look-up before it told: the kernel's, or where that used the name without asking, the mount's own.
+//! inode that was, the look-up before it told: the kernel's, or where that used the name without asking, the mount's own. That
+//! another mount has removed one shows when the shard is asked about it.
 
 use crate::limits::{DIRS_SEEN_MAX, GHOSTS_MAX};
 use alloc::boxed::Box;
@@ -31,6 +32,13 @@ impl Ghosts {
         match attr.kind {
             Kind::Dir => self.seen.put(place, attr.clone()),
             _ => drop(self.seen.take(&place)),
+        }
+    }
+
+    /// A listing shows `attr` under this name: it may be older than what a look-up found.
+    pub fn listed(&mut self, parent: Ino, name: &[u8], attr: &Attr) {
+        if self.was_seen(parent, name).is_none() {
+            self.seen(parent, name, attr);
         }
     }
 
@@ -64,6 +72,18 @@ impl Ghosts {
     /// Attributes of a directory that the shard no longer knows.
     pub fn get(&self, ino: Ino) -> Option<&Attr> {
         self.removed.entries.get(&ino).map(|(_, attr)| attr)
+    }
+
+    /// The shard knows it no longer: whoever removed it, one that was seen here is a ghost.
+    pub fn gone(&mut self, ino: Ino) {
+        if self.get(ino).is_some() {
+            return;
+        }
+        let mut seen = self.seen.entries.iter();
+        if let Some((place, _)) = seen.find(|(_, (_, attr))| attr.ino == ino) {
+            let (parent, name) = place.clone();
+            self.removed(parent, &name);
+        }
     }
 
     /// Sets some of them.
@@ -202,5 +222,19 @@ mod tests {
         let set = ghosts.set(Ino(5), &times, now).unwrap();
         assert_eq!((set.mode, set.uid, set.gid, set.mtime, set.ctime), (0o711, 3, dir(5).gid, now, now));
         assert_eq!(ghosts.get(Ino(5)), Some(&set));
+    }
+
+    /// Goal: a directory that another mount removed is a ghost as well, if it was seen here; what was not seen is none.
+    #[test]
+    fn what_others_removed_is_a_ghost() {
+        let mut ghosts = Ghosts::default();
+        ghosts.listed(Ino(1), b"a", &dir(5));
+        ghosts.listed(Ino(1), b"a", &dir(6));
+        ghosts.gone(Ino(6));
+        assert!(ghosts.get(Ino(5)).is_none() && ghosts.get(Ino(6)).is_none());
+        ghosts.gone(Ino(5));
+        ghosts.gone(Ino(5));
+        assert_eq!(ghosts.get(Ino(5)).map(|attr| attr.nlink), Some(0));
+        assert!(ghosts.was_seen(Ino(1), b"a").is_none());
     }
 }

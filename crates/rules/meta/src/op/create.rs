@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(bed.call(ME, open(Ino::ROOT, "d")).err(), Some(errno(Errno::EISDIR)));
         assert_eq!(bed.call(ME, open(Ino::ROOT, "p")).err(), Some(errno(Errno::ESTALE)));
         assert_eq!(bed.call(ME, open(file, "x")).err(), Some(errno(Errno::ENOTDIR)));
-        assert_eq!(bed.call(ME, open(Ino(999), "x")).err(), Some(errno(Errno::ESTALE)));
+        assert_eq!(bed.call(ME, open(Ino(999), "x")).err(), Some(errno(Errno::ENOENT)));
         let bad = Policy { chunk_size: 3, ..Policy::default() };
         let wish = Create { policy: Some(bad), ..create(dir, "x") };
         assert_eq!(bed.call(ME, wish).err(), Some(errno(Errno::EINVAL)));

@@ -9,15 +9,12 @@ use crate::row::entry::{Entry, Target};
 use crate::store::StoreError;
 use alloc::vec::Vec;
 use skep_types::limits::READDIR_MAX;
-use skep_types::{Decode, Encode, Errno, Ino};
+use skep_types::{Decode, Encode, Ino};
 use skep_wire::Status;
 use skep_wire::meta::{DirEntry, List, ListReply};
 
 pub fn run(ctx: &mut Ctx<'_>, m: &List) -> Result<Done, Fail> {
-    let dir = ctx.inode(m.dir)?;
-    if !dir.is_dir() {
-        return Err(Errno::ENOTDIR.into());
-    }
+    let dir = ctx.dir_or_removed(m.dir)?;
     let max = m.max.clamp(1, READDIR_MAX) as usize;
     let (found, mut end) = read(ctx, m.dir, m.after, max)?;
     let mut entries = Vec::with_capacity(found.len());

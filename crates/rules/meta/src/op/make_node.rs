@@ -61,7 +61,7 @@ mod tests {
         bed.mkdir(Ino::ROOT, "d");
         for (parent, text, kind, expected) in [
             (Ino::ROOT, "d", Kind::Dir, Errno::EEXIST),
-            (Ino(99), "x", Kind::Dir, Errno::ESTALE),
+            (Ino(99), "x", Kind::Dir, Errno::ENOENT),
             (Ino::ROOT, "x", Kind::File, Errno::EINVAL),
         ] {
             assert_eq!(bed.call(ME, node(parent, text, kind)).err(), Some(errno(expected)));
