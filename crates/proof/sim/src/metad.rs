@@ -6,6 +6,7 @@ use crate::deeds::Theme;
 use crate::hub::{CallId, Hub, Place};
 use crate::kernel::Seen;
 use crate::lending::Lending;
+use crate::together::is_of_deed;
 use crate::world::INODE_TABLE;
 use skep_meta::limit::Limits;
 use skep_meta::store::{Batch, MemoryStore, Store, Wanted};
@@ -607,6 +608,9 @@ fn attribute(record: &Record, at: Place, hub: &mut Hub) {
         hub.fail(format!("record {}: a request is executed twice: {ticket:?}", record.seq));
     }
     hub.say(format_args!("record {} is of {} step {}", record.seq, step.0, step.1));
+    if !is_of_deed(&command.action, step.1) {
+        return;
+    }
     let index = hub.indices.entry(step).or_default().entry(at.metad).or_default();
     *index = (*index).max(at.index);
 }

@@ -420,7 +420,7 @@ fn who_keeps_what_is_wanted_back_loses_it() {
             if n == 20 {
                 assert!(table.leases.has(ClientId(2), dir(7)));
                 table.now.0 += 60_000;
-                (0..7).for_each(|n| _ = table.leases.busy.recalls(dir(7), ClientId(1), n, table.now));
+                (0..7).for_each(|n| table.leases.busy.recalls(dir(7), ClientId(1), n, table.now));
             }
         }
         assert!(!table.leases.has(ClientId(2), dir(7)));
